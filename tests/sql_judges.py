@@ -84,7 +84,7 @@ def duckdb_sql(node: Expression) -> str:
 
 # CONCAT by another name, as DuckDB's leaves NULLs out.
 _GIVEN = ["abcdefghijklmnop"[:count] for count in range(1, 17)]
-_CONCAT = "CREATE MACRO joined " + ", ".join(f"({', '.join(names)}) AS {' || '.join(names)}" for names in _GIVEN)
+CONCAT = "CREATE MACRO joined " + ", ".join(f"({', '.join(names)}) AS {' || '.join(names)}" for names in _GIVEN)
 
 
 def in_duckdb_words(text: str) -> str:
@@ -96,7 +96,7 @@ def kept_by_duckdb(expressions: Sequence[Expression], rows: pa.Table) -> Kept:
     numbered = plain.append_column("row", pa.array(range(len(rows))))
     with duckdb.connect() as connection:
         connection.register("numbered", numbered)
-        connection.execute(_CONCAT)
+        connection.execute(CONCAT)
         return {
             (row, number)
             for number, expression in enumerate(expressions)

@@ -157,13 +157,15 @@ def test_a_kernel_is_compiled_elsewhere_and_called_here(monkeypatch: pytest.Monk
 
 
 def test_a_fork_waits_for_the_work_in_spite_of_an_interrupt() -> None:
-    done: list[int] = []
+    begun, done = threading.Event(), []
 
     def work() -> None:
+        begun.set()
         time.sleep(0.4)
         done.append(1)
 
     interrupted_after(0.05, lambda: undisturbed(work))
+    begun.wait()
     child = os.fork()
     if child == 0:
         os._exit(0 if done and undisturbed(lambda: 7) == 7 else 1)
@@ -172,13 +174,15 @@ def test_a_fork_waits_for_the_work_in_spite_of_an_interrupt() -> None:
 
 
 def test_an_interrupt_of_a_fork_comes_after_it() -> None:
-    done: list[int] = []
+    begun, done = threading.Event(), []
 
     def work() -> None:
+        begun.set()
         time.sleep(0.5)
         done.append(1)
 
     interrupted_after(0.05, lambda: undisturbed(work))
+    begun.wait()
     children: list[int] = []
 
     def handle(*_: Any) -> None:

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dibs
-from dibs.history.derive import Joins
+from dibs.history.answering import Answerer
 from dibs.thresholds import using
 
 NOON = dt.datetime(2024, 1, 1, 12)
@@ -414,14 +414,14 @@ def test_an_attribute_that_is_first_asked_for_while_events_are_remembered(
     for count, name in ((400, "unused"), (4, "b")):  # when arrays grow, there comes to be room for more
         m.history.load([{"a": form(10 + n % 4), name: form(20 + n)} for n in range(count)])
         assert m.match({"a": form(11)}) == [0]  # a is known, b is not
-    answered, turns = Joins._answer, iter([True])
+    answered, turns = Answerer.answer, iter([True])
 
-    def after_the_other(self: Joins, *arguments: Any) -> Any:
+    def after_the_other(self: Answerer, *arguments: Any) -> Any:
         for _ in turns:
             assert other.match({"b": form(22), "c": form(31)}) == [0]
         return answered(self, *arguments)
 
-    monkeypatch.setattr(Joins, "_answer", after_the_other)
+    monkeypatch.setattr(Answerer, "answer", after_the_other)
     news = [{"a": form(30 + n)} for n in range(4)] * 2
     assert list(m.match_batch(news, remember=True)) == [[]] * 4 + [[0]] * 4
     for n in range(4):

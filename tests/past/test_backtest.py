@@ -35,9 +35,9 @@ from dibs.past.columns import Expressions
 from dibs.past.histogram import SHOWN
 from dibs.past.replay import replay, replay_batches
 from dibs.past.sources import Wanted
+from sql_judges import CONCAT, duckdb_sql
 from strategies import events as random_events
 from strategies import expressions, typed_expression, typed_rows
-from test_differential_duckdb import duckdb_sql
 
 ROWS = pa.table(
     {
@@ -73,6 +73,7 @@ def test_duckdb_counts_the_same(tmp_path: Path) -> None:
     pq.write_table(rows, path, row_group_size=700)
     wanted = [typed_expression(random) for _ in range(150)]
     connection = duckdb.connect()
+    connection.execute(CONCAT)
     expected = [
         connection.execute(f"SELECT count(*) FROM '{path}' WHERE {duckdb_sql(expression)}").fetchall()[0][0]
         for expression in wanted

@@ -74,10 +74,10 @@ from dibs.jit.kernel import kernel, phase
 
 
 @phase(inline=False)
-def run(code, first, last, n, places, width, columns, holes, literals, data, machine):
-    """The steps from `first` to `last`, for the first n rows of the machine: results are at the bottom of its stack. Of
-    field k a row has the value at columns[places[k * width + place]]; below 0: none. No program is deeper than DEPTH,
-    and bytes are written only where there is room."""
+def run(code, first, last, n, sources, machine):
+    """The steps from `first` to `last`, for the first n rows of the machine: results are at the bottom of its stack. No
+    program is deeper than DEPTH, and bytes are written only where there is room."""
+    columns, holes, data = sources.columns, sources.holes, sources.data
     v, left, stride = machine.stack, machine.left, len(machine.left)
     for r in range(n):
         left[r] = False
@@ -87,7 +87,7 @@ def run(code, first, last, n, places, width, columns, holes, literals, data, mac
         if op == FIELD:
             top += stride
             for r in range(n):
-                at = places[argument * width + machine.place[r]]
+                at = sources.places[argument * sources.width + machine.place[r]]
                 if at >= 0:
                     copy_value(columns, at, v, top + r)
                 else:
@@ -104,7 +104,7 @@ def run(code, first, last, n, places, width, columns, holes, literals, data, mac
                 )
         elif op == LITERAL:
             top += stride
-            _put_literal(literals, argument, v, top, n, left, data, machine.free)
+            _put_literal(sources.literals, argument, v, top, n, left, data, machine.free)
         elif op <= DIVIDE:
             top -= stride
             compute(op, v, top, top + stride, n, left, data)
@@ -217,19 +217,18 @@ def place_values(own, event, places, counts):
 
 
 @kernel
-def compute_rows(code, places, columns, literals, data, texts, found, left, done, machine):
+def compute_rows(code, sources, texts, found, left, done, machine):
     """The values of a program for rows, from done[0] on, until all are made or texts has no more room for one: then
-    done[0] says how far it came. done[1]: the bytes of texts that are used. places: fields x rows. found.end of a row:
-    where its text ends there, and that of the next one begins."""
+    done[0] says how far it came. done[1]: the bytes of texts that are used. found.end of a row: where its text ends
+    there, and that of the next one begins."""
     base, block, rows = machine.free[0], len(machine.left), len(left)
-    width, flat = places.shape[1], places.reshape(-1)
     at = done[0]
     while at < rows:
         n = min(block, rows - at)
         for r in range(n):
             machine.place[r] = at + r
         machine.free[0] = base
-        run(code, 0, len(code), n, flat, width, columns, found, literals, data, machine)
+        run(code, 0, len(code), n, sources, machine)
         size = np.int64(0)
         for r in range(n):
             if machine.stack.kind[r] == STRING and not machine.left[r]:
@@ -237,7 +236,7 @@ def compute_rows(code, places, columns, literals, data, texts, found, left, done
         if done[1] + size > len(texts):
             done[2] = size
             break
-        _keep(machine.stack, machine.left, n, at, found, left, data, texts, done)
+        _keep(machine.stack, machine.left, n, at, found, left, sources.data, texts, done)
         at += n
     done[0] = at
     machine.free[0] = base
@@ -261,11 +260,10 @@ def _keep(v, is_left, n, at, found, left, data, texts, done):
 
 
 @kernel
-def test_pairs(code, event, test, first, combinations, columns, holes, literals, data, tests, holds, machine):
+def test_pairs(code, event, test, first, combinations, sources, tests, holds, machine):
     """Fills in whether each test holds for its event, by some combination of its values. test: counted from the first
     of the form. first: the form's first hole and test, and how many holes a test has."""
     block, base = len(machine.left), machine.free[0]
-    width, flat = combinations.place.shape[1], combinations.place.reshape(-1)
     rows = np.int64(0)
     for i in range(len(event)):
         holds[i] = FAILS
@@ -274,10 +272,10 @@ def test_pairs(code, event, test, first, combinations, columns, holes, literals,
             machine.place[rows], machine.hole[rows], machine.pair[rows] = c, first[0] + test[i] * first[2], i
             rows += 1
             if rows == block:
-                run(code, 0, len(code), rows, flat, width, columns, holes, literals, data, machine)
+                run(code, 0, len(code), rows, sources, machine)
                 _judge(machine, rows, test, first[1], tests, holds)
                 rows, machine.free[0] = np.int64(0), base
-    run(code, 0, len(code), rows, flat, width, columns, holes, literals, data, machine)
+    run(code, 0, len(code), rows, sources, machine)
     _judge(machine, rows, test, first[1], tests, holds)
     machine.free[0] = base
 

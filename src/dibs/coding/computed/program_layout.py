@@ -53,6 +53,18 @@ class ProgramLiterals(NamedTuple):
     data: NDArray[np.uint8]
 
 
+class Sources(NamedTuple):
+    """What the steps of programs read. Of field k a row has the value at columns[places[k * width + place]], where the
+    row says its place; below 0: none."""
+
+    places: NDArray[np.int64]
+    width: int
+    columns: Column
+    holes: Column
+    literals: ProgramLiterals
+    data: NDArray[np.uint8]  # the bytes of strings; behind them there is room for those that are made
+
+
 class Machine(NamedTuple):
     """What runs a program: work space for blocks of so many rows."""
 
@@ -71,7 +83,6 @@ class Combinations(NamedTuple):
 
     start: NDArray[np.int64]  # of each event
     size: NDArray[np.int64]  # of each event
-    place: NDArray[np.int64]  # of each field and combination, in the columns; -1: it is missing
 
 
 class TestEnds(NamedTuple):

@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dibs.coding.computed.program import Program, empty_column, literals_of, machine, program_of
-from dibs.coding.computed.program_layout import Column
+from dibs.coding.computed.program_layout import Column, Sources
 from dibs.coding.computed.vectors import STRING, Vector, choose, empty, nulls, of_plain, to_plain
 from dibs.jit.undisturbed import bring
 from dibs.language.functions import evaluate as evaluate_plain
@@ -33,15 +33,16 @@ def with_room(data: NDArray[np.uint8], program: Program) -> tuple[NDArray[np.uin
 def compute_rows(
     program: Program, column: Column, data: NDArray[np.uint8], free: int, places: NDArray[np.int64]
 ) -> tuple[Vector, NDArray[np.bool_]]:
-    """The results for all rows, and which of them are left. places: see the kernel. data, free: see with_room."""
+    """The results for all rows, and which of them are left. places: fields x rows. data, free: see with_room."""
     kernels: Any = bring("dibs.coding.computed.program_kernels")
     rows = places.shape[1]
     found, left, done = empty_column(rows), np.zeros(rows, np.bool_), np.zeros(3, np.int64)
     texts = np.empty(1 << 10, np.uint8)
     work, literals = machine(BLOCK), literals_of(program.literals)
     work.free[0] = free
+    sources = Sources(places.reshape(-1), rows, column, found, literals, data)
     while True:
-        kernels.compute_rows(program.code, places, column, literals, data, texts, found, left, done, work)
+        kernels.compute_rows(program.code, sources, texts, found, left, done, work)
         if done[0] == rows:
             break
         larger = np.empty(

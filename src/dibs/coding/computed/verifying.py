@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from dibs.coding.computed.computing import FieldColumns, keys_of
 from dibs.coding.computed.program import Program, literals_of, machine
-from dibs.coding.computed.program_layout import HIGH_OPEN, HOLDS, LEFT_OVER, LOW_OPEN, TRUTH, Combinations
+from dibs.coding.computed.program_layout import HIGH_OPEN, HOLDS, LEFT_OVER, LOW_OPEN, TRUTH, Combinations, Sources
 from dibs.coding.computed.residuals import Residuals
 from dibs.coding.computed.running import BLOCK, evaluate, with_room
 from dibs.coding.computed.vectors import BOOLEAN, NUMBER, Vector, of_plain
@@ -129,20 +129,11 @@ def _run(
     result = np.empty(len(event), np.uint8)
     work = machine(BLOCK if len(event) > 1 else 1)
     data, work.free[0] = columns.bytes_for(program)
-    kernels.test_pairs(
-        program.code,
-        event,
-        test,
-        tests.firsts[form],
-        Combinations(*combinations),
-        columns.cells,
-        tests.constants,
-        literals_of(program.literals),
-        data,
-        tests.ends,
-        result,
-        work,
-    )
+    start, size, places = combinations
+    literals = literals_of(program.literals)
+    sources = Sources(places.reshape(-1), places.shape[1], columns.cells, tests.constants, literals, data)
+    whose = Combinations(start, size)
+    kernels.test_pairs(program.code, event, test, tests.firsts[form], whose, sources, tests.ends, result, work)
     return result
 
 

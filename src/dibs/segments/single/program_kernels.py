@@ -22,6 +22,7 @@ from dibs.coding.computed.program_layout import (
     Column,
     Machine,
     ProgramLiterals,
+    Sources,
 )
 from dibs.jit.groups import Clean, Columns, Sized
 from dibs.jit.kernel import phase
@@ -114,19 +115,8 @@ def _compute(programs, p, running, found):
     machine, more = running.machine, True
     while more:
         machine.free[0] = found.starts[found.counts[1]]
-        run(
-            programs.code,
-            programs.ends[p],
-            programs.ends[p + 1],
-            1,
-            running.place,
-            1,
-            running.columns,
-            running.columns,
-            programs.literals,
-            found.data,
-            machine,
-        )
+        sources = Sources(running.place, 1, running.columns, running.columns, programs.literals, found.data)
+        run(programs.code, programs.ends[p], programs.ends[p + 1], 1, sources, machine)
         if machine.left[0] or not _keep(machine.stack, found, programs.name[p]):
             return False
         more = False
