@@ -31,7 +31,7 @@ def test_by_the_reference(indexes: list[str], thresholds: str) -> None:
     check("reference", PAIRS, indexes=indexes, thresholds=thresholds, size=45, seed=11)
 
 
-# What outside judges add is their own opinion of each pair, which is the same for every index: each index is asked once.
+# Outside judges add their own opinion of each pair, which is the same for every index: each index is asked once.
 @pytest.mark.parametrize(("thresholds", "first"), zip(THRESHOLDS, range(3)))
 def test_by_duckdb(thresholds: str, first: int) -> None:
     check("duckdb", PAIRS, indexes=NAMES[first::3], thresholds=thresholds, size=50, seed=12)
