@@ -248,12 +248,16 @@ def test_top_and_count_of_batches(monkeypatch):
     m.add_many([(f"s{i}", f"x > {i}", 20) for i in range(30)])
     m.remove(3)
     batch = [{"x": int(x)} for x in rng.integers(0, 70, 200)] + [{}]
+    m.match_batch(batch)  # what waited is a segment
+    m.add_many([(f"t{i}", f"x <= {2 * i}", 2 * i) for i in range(20)])
     everything = m.match_batch(batch)
     assert m.count(batch).tolist() == [len(ids) for ids in everything]
     for k in (1, 3, 1000):
         kept = m.match_batch(batch, top=k)
         assert kept.top(k) == everything.top(k)
-        assert kept.count <= everything.count
+        for ids, best, every in zip(kept, everything.top(k), everything):
+            least = m.weight(best[-1]) if len(best) == k else 0
+            assert ids == [id for id in every if m.weight(id) >= least]
     assert m.match_batch(batch, top=1).count < everything.count / 2
     with pytest.raises(ValueError, match="top must be a positive number"):
         m.match_batch(batch, top=0)

@@ -72,6 +72,16 @@ class Heaviest:
             return self._found[0]
 
 
+def keep_heaviest(parts: list[Part], k: int) -> list[Part]:
+    """Of the pairs of several segments, each with its heaviest, those that are among the k of all of them."""
+    if len(parts) < 2:
+        return parts
+    event = np.concatenate([event for _, event, _ in parts])
+    keep = _heaviest(event, np.concatenate([segment.weights_at(rows) for segment, _, rows in parts]), k)
+    own = np.split(keep, np.cumsum([len(event) for _, event, _ in parts])[:-1])
+    return [(segment, event[kept], rows[kept]) for (segment, event, rows), kept in zip(parts, own)]
+
+
 class Matches:
     """Which subscriptions each event of a batch satisfies.
 

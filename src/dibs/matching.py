@@ -34,7 +34,7 @@ from dibs.intake import check_choice as check_choice
 from dibs.language.expression import Expression
 from dibs.language.joins import joins_in
 from dibs.language.present import Now, Present, read_now
-from dibs.matches import Heaviest, Matches, Part, Reader
+from dibs.matches import Heaviest, Matches, Part, Reader, keep_heaviest
 from dibs.segments.compile import form_of
 from dibs.segments.ids import Id
 from dibs.segments.segment import Choice, Segment
@@ -231,6 +231,8 @@ class Matching:
                 best = Heaviest(segment.weights_at, seen, top)
                 self._match(segment, read.values, best.add)
                 parts.append((segment, *best.pairs()))
+        if top is not None:
+            parts = keep_heaviest(parts, top)
         id_types = frozenset(s.ids.ids.type for s in read.segments)
         matches = Matches(read.values.events, parts, read.values.problems, id_types)
         self.counters["pairs"] += matches.count
