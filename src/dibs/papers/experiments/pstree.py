@@ -92,7 +92,7 @@ _BY_DIMENSIONS = Experiment(
 _BY_SIZE = _sweep("10: subscription size", "predicates", (5, 10, 15, 20, 25, 30), _set_size)
 _LOG = _vary_number(
     "PS-Tree, figure 15(a): query log",
-    Keywords(dimensions=17_577, operator="split", document_size=93.07),
+    Keywords(dimensions=26**3, operator="split", document_size=93.07),
     (300_000, 1_000_000, 2_100_000),
 )
 _BY_EQUALITY = _sweep("13: equality", "share of =", (0, 0.2, 0.4, 0.6, 0.8, 1), lambda s, v: replace(s, equality=v))
