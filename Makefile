@@ -20,7 +20,7 @@ help:
 	@echo "make test-kills  streams and a cluster of Spark whose processes are killed: some minutes"
 	@echo "make test-kafka  streams and deliveries over a real Kafka broker, whose jars Maven fetches"
 	@echo "make check   style and types: ruff and mypy"
-	@echo "make bench   the benchmarks (see BENCHMARKS.md)"
+	@echo "make bench   the benchmarks (see docs/benchmarks)"
 	@echo "make papers  every figure of the papers at the papers' sizes: many hours, goes on where it stopped; PAPERS_SCALE=0.1"
 	@echo "make wheel   dist/*.whl with compiled kernels, for this Python and for x86-64 processors of the last ten years"
 	@echo "make setup   only the set-up that the others do by themselves: $(VENV) with the versions of constraints.txt"
