@@ -53,7 +53,7 @@ def _write_engines(workloads: dict[str, Any]) -> str:
         "`match_batch` JSON lines; the engines take one event at a time, after warming up."
     )
     without = f" Without a figure: {'; '.join(left_out)}." if left_out else ""
-    return f"JSON engines that services use ([programs](../../benchmarks/engines)):\n\n{table}\n\n{notes}{without}"
+    return f"JSON engines that services use (programs in `benchmarks/engines`):\n\n{table}\n\n{notes}{without}"
 
 
 def write_papers(sections: dict[str, Any]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ from docutils import nodes
 from docutils.parsers.rst import Directive
 from docutils.statemachine import StringList
 from sphinx.application import Sphinx
+
+import drawings
 
 WIDTH = 100
 
@@ -80,7 +83,87 @@ class Notebook(Directive):
         return node.children
 
 
+class Idea(Directive):
+    """The drawing of a structure's idea."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        text = drawings.figure(self.arguments[0])
+        return [nodes.raw("", text, format="html")]
+
+
+ENTRY = re.compile(r"(\s*)(\S(?:.*?\S)?)\s{2,}(\S.*)")
+
+
+def arrange_docstring(lines: list[str]) -> list[str]:
+    """Docstrings have names on the left and what they are in a column on the right, as a terminal shows them best: as
+    definitions. Other text that is set in is left as it stands."""
+    found: list[str] = []
+    place = 0
+    while place < len(lines):
+        line = lines[place]
+        entry = None if line.lstrip().startswith((">>>", "...")) else ENTRY.fullmatch(line)
+        if line.lstrip().startswith(">>>"):
+            while place < len(lines) and lines[place].strip():
+                found.append(lines[place])
+                place += 1
+        elif entry is not None and not any(sign in line for sign in "├└│"):
+            column = entry.start(3)
+            said = [entry[3]]
+            place += 1
+            while place < len(lines) and lines[place].strip() and _margin(lines[place]) >= column:
+                said.append(lines[place][column:])
+                place += 1
+            if not any(text.startswith("- ") for text in said):
+                said = [text.strip() for text in said]  # more columns
+            found += ["", f"``{entry[2]}``", *(("    " + text) for text in _apart(said)), ""]
+        elif line.startswith("    ") and (place == 0 or not lines[place - 1].strip()):
+            found += ["::", ""]
+            while place < len(lines) and (lines[place].startswith("    ") or not lines[place].strip()):
+                found.append(lines[place])
+                place += 1
+            found.append("")
+        else:
+            found.append(line)
+            place += 1
+    return found
+
+
+def _apart(lines: list[str]) -> Iterator[str]:
+    """Lists want an empty line before them."""
+    for before, line in zip(["", *lines], lines):
+        if line.startswith("- ") and not before.startswith(("- ", "  ")):
+            yield ""
+        yield line
+
+
+def set_apart(lines: list[str]) -> list[str]:
+    """Where text is set in, or no longer is, an empty line before it."""
+    found: list[str] = []
+    in_example = False
+    for line in lines:
+        before = found[-1] if found else ""
+        in_example = (in_example and bool(line.strip())) or line.lstrip().startswith(">>>")
+        deeper = _margin(line) - _margin(before)
+        goes_on = before.lstrip().startswith("``") or (before.lstrip().startswith("- ") and deeper == 2)
+        if before.strip() and line.strip() and deeper and not goes_on and not in_example:
+            found.append("")
+        found.append(line)
+    return found
+
+
+def _margin(line: str) -> int:
+    return len(line) - len(line.lstrip())
+
+
+def process_docstring(app: Sphinx, what: str, name: str, value: Any, options: Any, lines: list[str]) -> None:
+    lines[:] = set_apart(arrange_docstring(lines))
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     app.add_directive("commands", Commands)
     app.add_directive("notebook", Notebook)
+    app.add_directive("idea", Idea)
+    app.connect("autodoc-process-docstring", process_docstring)
     return {"parallel_read_safe": True}

@@ -21,10 +21,11 @@ NOTEBOOK = Path(__file__).parent / "first-hour.ipynb"
 CELLS = [
     """# The first hour
 
-A shop with half a year of offers, a few thousand saved searches, and the questions that come up in the first hour. Every cell was run as it
-stands; run them again in Jupyter, VS Code, or wherever notebooks are run.""",
-    """>import dibs
-from random import Random
+A shop with half a year of offers, a few thousand saved searches, and the questions that come up in the first hour.
+Every cell was run as it stands; run them again in Jupyter, VS Code, or wherever notebooks are run.""",
+    """>from random import Random
+
+import dibs
 
 random = Random(7)
 brands, colors = ["acme", "bolt", "cirrus", "dune"], ["red", "blue", "black", "silver"]
@@ -92,12 +93,13 @@ alerts.match_batch(offers[:300], remember=True).count""",
     """>alerts.explain("cheapest so far", {"kind": "phone", "brand": "acme", "price": 400})""",
     """## How it is filed
 
-`auto` chooses between several structures by what it sees of subscriptions and events, and says what it expects each to cost:""",
+`auto` chooses between several structures by what it sees of subscriptions and events, and says what it expects each
+to cost:""",
     """>m.explain_plan()""",
     """## Where next
 
-`dibs.Matcher.open("searches")` keeps all of this on disk; `dibs serve ./searches` puts it behind HTTP; `dibs.spark.match` runs it over a table
-or a stream.""",
+`dibs.Matcher.open("searches")` keeps all of this on disk; `dibs serve ./searches` puts it behind HTTP;
+`dibs.spark.match` runs it over a table or a stream.""",
 ]
 
 

@@ -58,7 +58,8 @@ class Matcher(Subscriptions):
     history is kept for EXISTS and FORALL: a number of documents, a timedelta, or a dibs.Retain (all by default).
     options: parameters of the index, which dibs.indexes() lists: {"dimensions": 3}. types: of attributes, as
     {"at": "timestamp", "price": "number"}: values that come as something else are converted, or refused
-    (docs/language.md). domains: of attributes whose values are integers between two, as {"rating": (0, 10)}: others are refused.
+    (docs/language.md). domains: of attributes whose values are integers between two, as {"rating": (0, 10)}: others
+    are refused.
 
     Matcher() is in memory; Matcher.open(folder) is durable, and otherwise the same.
     """

@@ -59,10 +59,8 @@ def chart(labels: Sequence[str], counts: Sequence[int]) -> str:
     bars = []
     for place, (label, count) in enumerate(zip(labels, counts)):
         tall = max(height * count / most, 1) if count else 0
-        bars.append(
-            f'<rect x="{place * each:.1f}" y="{height - tall:.1f}" width="{max(each - 1, 0.5):.1f}" height="{tall:.1f}" '
-            f'fill="{BLUE}"><title>{html.escape(label)}: {count:,}</title></rect>'
-        )
+        box = f'x="{place * each:.1f}" y="{height - tall:.1f}" width="{max(each - 1, 0.5):.1f}" height="{tall:.1f}"'
+        bars.append(f'<rect {box} fill="{BLUE}"><title>{html.escape(label)}: {count:,}</title></rect>')
     style = 'font-size="11" fill="currentColor"'
     words = [f'<text x="0" y="{height + 14}" {style}>{html.escape(labels[0])}</text>']
     if len(labels) > 1:

@@ -33,7 +33,7 @@ All structures are in one process, over the same coded integers, and have found 
   subscriptions is measured apart (the columns `read_s`, `code_s`, `code_bytes` of the results).
 - **Limits**: a structure at a point has 12 GB and 10 minutes of processor time; one that takes more has the reason in
   place of a figure.
-- **Data** that cannot be had are stand-ins: [`dibs.papers.workloads`](../../src/dibs/papers/workloads) says which, and
+- **Data** that cannot be had are stand-ins: `dibs.papers.workloads` says which, and
   how they were made. Generators follow the papers' descriptions.
 """
 
