@@ -63,8 +63,9 @@ def write_papers(sections: dict[str, Any]) -> str:
     return (
         f"{section['experiments']} figures and tables of the five papers can be measured again, structures as "
         f"published beside `auto`: [the figures](../laboratory/figures.md) and [what becomes of the papers' "
-        f"claims](../laboratory/verdicts.md) are of runs of `make papers`, with the sizes that stand there. This run has measured a "
-        f"sample, {scale:.2g} of the papers' sizes, in {seconds:,.0f} s of processor time: {section.get('auto', '')}"
+        f"claims](../laboratory/verdicts.md) are of runs of `make papers`, with the sizes that stand there. This run "
+        f"has measured a sample, {scale:.2g} of the papers' sizes, in {seconds:,.0f} s of processor time: "
+        f"{section.get('auto', '')}"
     )
 
 

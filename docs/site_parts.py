@@ -147,7 +147,8 @@ def set_apart(lines: list[str]) -> list[str]:
         in_example = (in_example and bool(line.strip())) or line.lstrip().startswith(">>>")
         deeper = _margin(line) - _margin(before)
         goes_on = before.lstrip().startswith("``") or (before.lstrip().startswith("- ") and deeper == 2)
-        if before.strip() and line.strip() and deeper and not goes_on and not in_example:
+        begins = line.lstrip().startswith("- ") and not before.lstrip().startswith(("- ", "``"))
+        if before.strip() and line.strip() and ((deeper and not goes_on) or begins) and not in_example:
             found.append("")
         found.append(line)
     return found

@@ -1,5 +1,5 @@
-"""Every command of docs/service.md and docs/delivery.md is run as it stands there, by bash, in the order of the pages, against a
-service. Only what a reader has to replace is replaced: the port, the token, the name of a token."""
+"""Every command of docs/service.md and docs/delivery.md is run as it stands there, by bash, in the order of the pages,
+against a service. Only what a reader has to replace is replaced: the port, the token, the name of a token."""
 
 from __future__ import annotations
 
