@@ -73,7 +73,7 @@ class Below(Range):
 class Event(dict[str, Any]):
     """An event that is an expression itself: a conjunction of predicates, each of one attribute with constants.
 
-    A subscription matches when each of its predicates holds for some value that the event allows: see LANGUAGE.md,
+    A subscription matches when each of its predicates holds for some value that the event allows: see docs/language.md,
     "Events that are expressions". ExpressionError where the text is none, or allows no value for an attribute.
     """
 
