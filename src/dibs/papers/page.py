@@ -16,7 +16,7 @@ from typing import Any
 from dibs.papers.experiments import EXPERIMENTS, pictures, standing, verdicts
 from dibs.papers.experiments.claims import Claim
 from dibs.papers.experiments.experiment import MEASURES
-from dibs.papers.experiments.results import Result, path_of, read
+from dibs.papers.experiments.results import FORMS, Result, path_of, read
 
 HEAD = """# The figures of the papers, measured here
 
@@ -60,16 +60,16 @@ def write(folder: Path, root: Path) -> list[Path]:
 
 
 def _say_older(folder: Path, names: list[str]) -> str:
-    """Results of before the coding was measured have no `code_bytes`."""
-    older = [name for name in names if any("code_bytes" not in point for point in read(name, folder).points)]
+    """Results of before both forms were measured."""
+    older = [name for name in names if read(name, folder).settings.get("forms") != FORMS]
     if not older:
         return ""
     which = "All figures" if older == names else f"The figures {', '.join(older)}"
     return (
         f"\n{which} were measured before the experiments declared the domains of their attributes: every constant had "
         "a cell for the gap beside it, too, which takes more memory of k-index, PSTBloom and PSTHash. One seed, and "
-        "all structures of a point took turns. BE-Tree partitioned large l-nodes by all attributes at once where it is "
-        "not called otherwise, and its capacity followed the matches that it saw. Their true sizes were worked out "
+        "all structures of a point took turns. What they call BE-Tree, OpIndex and so on is the form that is called "
+        '"ours" elsewhere: each structure as it became here, not as published. Their true sizes were worked out '
         "from the scale at which they were run; those of tatbul-7, tatbul-8, tatbul-9, betree-13 and opindex-13 from "
         "the code of that time, as their files did not hold them.\n"
     )

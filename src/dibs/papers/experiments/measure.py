@@ -33,7 +33,7 @@ from dibs.thresholds import thresholds
 
 SECONDS = 0.5  # of rounds per structure and point; two are always made
 UPDATED = 2_000  # rows that are inserted, and deleted again
-FEW = 500  # rows with which kernels are compiled, or loaded, before anything is measured
+FEW = 50  # rows with which kernels are compiled, or loaded, before anything is measured
 SAMPLE = 2_000  # texts by which the time to read all of them is foretold
 MeasuredRows = dict[str, dict[str, Any]]  # what was measured, by the label of the series
 Save = Callable[[dict[str, Any]], None]
