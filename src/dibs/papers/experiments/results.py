@@ -88,9 +88,7 @@ def _say_range(numbers: Sequence[int], what: str) -> str:
     return " to ".join(dict.fromkeys(f"{n:,}" for n in (min(numbers), max(numbers)))) + f" {what}"
 
 
-FORMS = (
-    "published, ours"  # what is measured of each structure: results without it are of ours alone, by the plain names
-)
+FORMS = "published, ours"  # what is measured of each structure; results without it are of ours, by the plain names
 
 
 def path_of(name: str, folder: Path) -> Path:
