@@ -42,7 +42,9 @@ from dibs.jit.lanes import prefetch
 from dibs.jit.pools import Pool
 from dibs.papers.structures.counters import counters, take_zeros
 from dibs.papers.structures.postings import Postings, SlotsRead, slots_of, write_out
-from dibs.thresholds import thresholds
+from dibs.tuning import tuned
+
+ROWS_A_POSTING = tuned("rows_a_posting", 16, 0, "rows", "for each posting read; with fewer, all counters are set back")
 
 LINES = 16  # cache lines of a list that are asked for before it is read
 POSTINGS_A_LINE = 16
@@ -97,7 +99,7 @@ class Counting:
         def work(last: int, room: tuple[Any, Any], progress: NDArray[np.int64]) -> None:
             taken = self._pool.take(Counters.at_rest, self._size)
             slots = SlotsRead.for_events(widest)
-            _count(thresholds.rows_a_posting, self._postings, slots, taken.space, arrays, last, Room(*room), progress)
+            _count(ROWS_A_POSTING.value, self._postings, slots, taken.space, arrays, last, Room(*room), progress)
             self._pool.give(taken)
 
         return in_parts(work, len(events), threads, rate=self._rate, sink=sink)
