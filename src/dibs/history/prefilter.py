@@ -11,7 +11,7 @@ for a state for which they have not been. A row that is not alive can match no e
 and the index, which knows nothing of this, does not find these rows. An event with several values (or a range) of an
 attribute by which somebody asks is matched without the filter.
 
-Answering the questions takes time. Left to itself, the filter spends at most a share (PREFILTER_SHARE.value) of
+Answering the questions takes time. Left to itself, the filter spends at most a share (`PREFILTER_SHARE`) of
 what joins have cost so far, and does without when that is not enough.
 
 What the subscriptions of a segment ask of documents alone (implied.py) are questions. One is (row, conjunctions,
