@@ -23,7 +23,7 @@ Arrays (A attributes, numbered by level from here on):
                   lo. A predicate of several spans is several edges to one target; they are disjoint, so an event
                   follows at most one of them
     reach  int32  N / B: the highest hi of B rows of the tree: runs of ranges that end below the value are skipped
-    entry  int32  (D, 3): directories of the root and of nodes with many edges (GRYPHON_EDGES.value): (level,
+    entry  int32  (D, 3): directories of the root and of nodes with many edges (`GRYPHON_EDGES`): (level,
                   first edge, first edge that is no equality) for each level that the node has, and one more for the
                   end. The first A + 1 are the root's, which has all levels, so they are found without a search; the
                   directory of another node begins with (number of levels, 0, 0)

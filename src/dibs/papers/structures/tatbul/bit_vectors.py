@@ -4,7 +4,7 @@ The trees of the paper end in slots: elementary intervals, or clusters, in the o
 for every profile; a million bits for a million slots would be 125 GB. Two things make them small:
 
 Words. Only profiles that have a predicate on the attribute, its members, have a bit. An attribute with few slots keeps
-such vectors as words: at most 512 bits per predicate (TATBUL_SLOTS.value). Members are in the order of places
+such vectors as words: at most 512 bits per predicate (`TATBUL_SLOTS`). Members are in the order of places
 (tatbul.intervals), so the bits of a run of places are a run too, and `rank` says where it begins: what other attributes
 have ruled out is not read.
 
