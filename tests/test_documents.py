@@ -10,6 +10,7 @@ import pkgutil
 import re
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 from types import ModuleType
 
@@ -25,8 +26,8 @@ FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 def blocks(page: str, language: str) -> list[tuple[int, str]]:
     """(line, text) of the fenced blocks of a language."""
     text = (ROOT / page).read_text(encoding="utf-8")
-    found = re.finditer(rf"^```{language}\n(.*?)^```$", text, re.M | re.S)
-    return [(text.count("\n", 0, m.start()) + 2, m[1]) for m in found]
+    found = re.finditer(rf"^( *)```{language}\n(.*?)^\1```$", text, re.M | re.S)
+    return [(text.count("\n", 0, m.start()) + 2, textwrap.dedent(m[2])) for m in found]
 
 
 def python_blocks(page: str, of_spark: bool) -> list[tuple[int, str]]:
