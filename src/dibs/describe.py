@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from dibs.coding.computed.forms import cut
+from dibs.coding.computed.splitting import RESIDUAL_MENTIONS
 from dibs.language.joins import paths_of
 from dibs.language.scalars import is_computed, scalar_of, text_of
 from dibs.segments.segment import Segment
 from dibs.segments.state import State
 from dibs.segments.upkeep import Upkeep
-from dibs.thresholds import thresholds
 
 
 def describe(state: State, upkeep: Upkeep) -> dict[str, Any]:
@@ -59,7 +59,7 @@ def _describe_computed(segment: Segment) -> list[str]:
     own = [number for number, (name, _) in enumerate(attributes) if is_computed(name) and cut(name)[1]]
     if own:
         mentions = np.bincount(segment.clauses_by_row.attribute, minlength=len(attributes))
-        few = {attributes[number][0] for number in own if mentions[number] < thresholds.residual_mentions}
+        few = {attributes[number][0] for number in own if mentions[number] < RESIDUAL_MENTIONS.value}
         if few:
             said = f"{len(few):,}, {text_of(scalar_of(min(few)))} among them"
             lines.append(f"  computed for every event, with a constant of few subscriptions: {said}")

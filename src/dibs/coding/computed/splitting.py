@@ -17,7 +17,11 @@ from dibs.language.expression import Kind
 from dibs.language.printer import CONDITION
 from dibs.language.scalars import is_computed
 from dibs.language.table import ACCEPT, REJECT, Facet, Op, PredicateTable
-from dibs.thresholds import thresholds
+from dibs.tuning import tuned
+
+RESIDUAL_MENTIONS = tuned(
+    "residual_mentions", 16, 1_000_000_000, "predicates", "of a segment on a value for every event to have it"
+)
 
 _ENDS = {
     Op.EQ: (True, True, False, False),  # whether there is a lower and an upper end, and whether each is open
@@ -51,7 +55,7 @@ class _TableTests:
             return
         self.row = np.repeat(np.arange(len(table)), np.diff(table.offsets))
         is_rare = np.zeros(len(table.attributes), np.bool_)
-        is_rare[own] = self._askers(own) < thresholds.residual_mentions
+        is_rare[own] = self._askers(own) < RESIDUAL_MENTIONS.value
         predicates = np.flatnonzero(is_rare[table.attribute])
         is_range = self._are_ranges(predicates).tolist()
         good: dict[int, tuple[str, list[int | float]] | None] = {}
@@ -77,12 +81,12 @@ class _TableTests:
         with an equality of as many constants as the table has for that attribute, as few."""
         table = self.table
         mentions = np.bincount(table.attribute, minlength=len(table.attributes))[own].astype(np.float64)
-        if (mentions < thresholds.residual_mentions).all():
+        if (mentions < RESIDUAL_MENTIONS.value).all():
             return mentions
         is_other = np.ones(len(table.attributes), np.bool_)
         is_other[own] = False
         equal = np.flatnonzero((table.operator == Op.EQ) & is_other[table.attribute])
-        equal = equal[equal < table.offsets[table.conjunctions]]
+        equal = equal[(equal < table.offsets[table.conjunctions]) & (np.diff(table.literal_offsets)[equal] > 0)]
         attribute, literal = table.attribute[equal], table.literal_offsets[equal]
         bits = table.number[literal].view(np.int64) ^ table.integer[literal]
         _, first = np.unique(bits * len(table.attributes) + attribute, return_index=True)
