@@ -17,6 +17,10 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 from websockets.typing import Subprotocol
 
+from dibs.service.database import Database
+from dibs.service.settings import DATABASE
+from dibs.service.tokens import FRESH, create_token
+
 
 @pytest.fixture(scope="module")
 def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
@@ -59,6 +63,23 @@ def test_all_of_them_know_what_was_acknowledged(processes: Processes) -> None:
     tally = compare(processes.url, processes.token, clients=4, rounds=20, seed=3)
     assert tally.wrong == []
     assert tally.answers > 150 and tally.changes > 100
+
+
+def test_declared_types_hold_in_all_processes(processes: Processes) -> None:
+    """From the answer on, whichever process is asked."""
+    database = Database(processes.folder / DATABASE)
+    headers = {"Authorization": f"Bearer {create_token(database, 'typed', ['admin'])[1]}"}
+    database.close()
+    time.sleep(FRESH)  # tokens are looked at each second
+    about = {"base_url": processes.url, "headers": headers, "timeout": 60.0}
+    for types, found in (({}, []), ({"price": "number"}, ["a"]), ({}, []), ({"price": "number"}, ["a"])):
+        with httpx.Client(**about) as client:  # type: ignore[arg-type]
+            assert client.put("/v1/types", json={"types": types}).json() == {"types": types}
+            assert client.put("/v1/subscriptions/a", json={"expression": "price > 5"}).status_code == 201
+        for _ in range(8):
+            with httpx.Client(**about) as client:  # type: ignore[arg-type]
+                assert client.post("/v1/match", json={"price": "6"}).json() == {"subscriptions": found}
+        assert httpx.delete(processes.url + "/v1/subscriptions/a", headers=headers).status_code == 200
 
 
 def test_a_stream_is_handed_on_and_a_stop_ends_it(processes: Processes) -> None:

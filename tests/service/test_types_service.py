@@ -43,6 +43,40 @@ def test_a_tenant(tmp_path: Path) -> None:
         assert matcher.types == TYPES
 
 
+def test_types_by_the_api(tmp_path: Path) -> None:
+    with running(tmp_path / "searches") as served:
+        shop, reader = served.client("shop"), served.client("shop", "read", "write", "publish")
+        assert shop.get("/v1/types").json() == {"types": {}}
+        assert reader.put("/v1/types", json={"types": TYPES}).status_code == 403
+        event = {"price": "6", "at": 1714564800}
+        assert shop.put("/v1/subscriptions/a", json={"expression": "price > 5"}).status_code == 201
+        assert shop.post("/v1/publish", json=event).json()["subscriptions"] == []
+        refused = shop.put("/v1/types", json={"types": TYPES})
+        assert refused.status_code == 409 and "1 subscriptions" in refused.json()["detail"]
+        assert shop.put("/v1/types", json={"types": {}}).status_code == 200  # as it is
+        assert shop.delete("/v1/subscriptions/a").status_code == 200
+        wrong = shop.put("/v1/types", json={"types": {"price": "decimal"}})
+        assert wrong.status_code == 400 and "must be one of number" in wrong.json()["detail"]
+        assert shop.put("/v1/types", json={"types": TYPES}).json() == {"types": TYPES}
+        assert reader.get("/v1/whoami").json()["types"] == TYPES
+        for expression in ("price > '5' AND at > '2024-05-01'", "EXISTS d (d.price < price)"):
+            assert shop.put(f"/v1/subscriptions/{expression[:2]}", json={"expression": expression}).status_code == 201
+        assert shop.post("/v1/publish", json=event).json()["subscriptions"] == ["pr"]
+        assert shop.post("/v1/publish", json=event | {"price": 7}).json()["subscriptions"] == ["EX", "pr"]
+        shop.delete("/v1/subscriptions/pr"), shop.delete("/v1/subscriptions/EX")
+        refused = shop.put("/v1/types", json={"types": {}})
+        assert refused.status_code == 409 and "2 documents" in refused.json()["detail"]
+        assert [entry["action"] for entry in shop.get("/v1/audit").json()["entries"]].count("PUT /v1/types") == 2
+        assert served.client().get("/v1/types").json() == {"types": {}}
+    with running(tmp_path / "searches") as served:
+        assert served.client("shop").get("/v1/types").json() == {"types": TYPES}  # kept
+        assert served.client().put("/v1/types", json={"types": {"n": "number"}}).status_code == 200
+    with running(tmp_path / "started", types=TYPES) as served:
+        refused = served.client().put("/v1/types", json={"types": {}})
+        assert refused.status_code == 409 and "--types" in refused.json()["detail"]
+        assert served.client("shop").put("/v1/types", json={"types": {}}).json() == {"types": {}}
+
+
 def test_commands(tmp_path: Path) -> None:
     subscriptions, events = tmp_path / "subs.jsonl", tmp_path / "events.jsonl"
     subscriptions.write_text(json.dumps({"id": "a", "expression": "price > 5 AND at > '2024-05-01'"}))
