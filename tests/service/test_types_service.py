@@ -10,8 +10,9 @@ from serving import running
 
 import dibs
 from command_line import found, run
-from dibs.errors import FormatError
+from dibs.errors import DibsError, FormatError
 from dibs.matcher import Matcher
+from dibs.service.problems import refusal_of
 
 TYPES = {"price": "number", "at": "timestamp_seconds"}
 
@@ -75,6 +76,15 @@ def test_types_by_the_api(tmp_path: Path) -> None:
         refused = served.client().put("/v1/types", json={"types": {}})
         assert refused.status_code == 409 and "--types" in refused.json()["detail"]
         assert served.client("shop").put("/v1/types", json={"types": {}}).json() == {"types": {}}
+
+
+def test_who_asks_in_the_moment_of_a_change_is_told_to_ask_again(tmp_path: Path) -> None:
+    with Matcher.open(tmp_path / "m") as matcher:
+        pass
+    for ask in (lambda: matcher.match({"a": 1}), lambda: matcher.add(1, "a = 1")):
+        with pytest.raises(DibsError) as closed:
+            ask()
+        assert refusal_of(closed.value).status == 503
 
 
 def test_commands(tmp_path: Path) -> None:

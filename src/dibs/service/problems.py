@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from dibs.changes import CLOSED
 from dibs.errors import (
     DibsError,
     DuplicateId,
@@ -106,7 +105,7 @@ def refusal_of(error: Exception) -> Refusal:
         return Refusal("quota", text, more, {"Retry-After": "5"})
     if isinstance(error, KeyError):  # a destination, a delivery: of this tenant
         return Refusal("not-found", text) if isinstance(error, DibsError) else Refusal("internal", FAILED)
-    if isinstance(error, DibsError) and text.endswith(CLOSED):  # the types of a tenant change just now
+    if isinstance(error, DibsError) and text.endswith("is closed"):  # the types of a tenant change just now
         return Refusal("unavailable", "the tenant is being opened anew", {}, {"Retry-After": "1"})
     if isinstance(error, DibsError):
         return Refusal("argument", text)

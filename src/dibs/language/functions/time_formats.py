@@ -68,10 +68,10 @@ class Zone(NamedTuple):
 
 
 class Optional(NamedTuple):
-    parts: tuple[Part, ...]
+    parts: tuple[FormatPart, ...]
 
 
-Part = Union[Text, Digits, Fraction, Word, Offset, Zone, "Optional"]
+FormatPart = Union[Text, Digits, Fraction, Word, Offset, Zone, "Optional"]
 Fields = dict[str, int | str]
 
 _NUMBERS = {
@@ -116,11 +116,11 @@ _LETTERS = "y M L d D H h k K m s S a z VV X x Z, E to write a day, text in '', 
 
 
 @lru_cache(256)
-def parts_of(format: str, reads: bool) -> tuple[Part, ...]:
+def parts_of(format: str, reads: bool) -> tuple[FormatPart, ...]:
     """Raises BadFormat. reads: texts are to be read by it, not written."""
     if len(format) > LONGEST_FORMAT:
         raise BadFormat(f"the format has more than {LONGEST_FORMAT} characters", "write a shorter one")
-    groups: list[list[Part]] = [[]]
+    groups: list[list[FormatPart]] = [[]]
     at = 0
     while at < len(format):
         letter = format[at]
@@ -163,7 +163,7 @@ def _quoted(format: str, at: int) -> tuple[str, int]:
         text, end = text + "'", close + 2
 
 
-def _part(letters: str, reads: bool) -> Part:
+def _part(letters: str, reads: bool) -> FormatPart:
     letter, size = letters[0], len(letters)
     if letter == "y" and size <= 6:
         return Digits("year of century", 2, 2) if size == 2 else Digits("year", size, 19, signed=True)
@@ -192,9 +192,9 @@ def _part(letters: str, reads: bool) -> Part:
     raise BadFormat(f"{letters} has no meaning in a format here", f"the letters are {_LETTERS}")
 
 
-def _shared(parts: Iterable[Part]) -> tuple[Part, ...]:
+def _shared(parts: Iterable[FormatPart]) -> tuple[FormatPart, ...]:
     """The parts, in which each number knows how many digits those behind it need."""
-    found: list[Part] = []
+    found: list[FormatPart] = []
     active = -1  # the number that takes what others leave
     for part in parts:
         is_fixed = (isinstance(part, Digits) and part.least == part.most) or part == Fraction(1, 1)
@@ -224,7 +224,7 @@ def read_by(text: str, format: str) -> Moment | None:
     return _resolved(fields) if _read(parts, text, 0, fields) == len(text) else None
 
 
-def _read(parts: tuple[Part, ...], text: str, at: int, fields: Fields) -> int:
+def _read(parts: tuple[FormatPart, ...], text: str, at: int, fields: Fields) -> int:
     """Where they end in the text; below 0: they do not fit."""
     for part in parts:
         if isinstance(part, Optional):
@@ -383,7 +383,7 @@ def write_by(moment: Moment, format: str) -> str | None:
         return None
 
 
-def _written(part: Part, day: dt.datetime) -> str:
+def _written(part: FormatPart, day: dt.datetime) -> str:
     if isinstance(part, Optional):
         return "".join(_written(each, day) for each in part.parts)
     if isinstance(part, Text):
