@@ -20,6 +20,7 @@ from dibs.language.functions import (  # they declare themselves
     numbers,
     places,
     texts,
+    time_formats,
     times,
 )
 from dibs.language.functions.arrays import TooManyTrials, Trials
@@ -44,6 +45,7 @@ __all__ = [
     "numbers",
     "places",
     "texts",
+    "time_formats",
     "times",
 ]
 
