@@ -134,8 +134,8 @@ class PatternReader(CallReader):
     def one_of(self, condition: Call, texts: list[str], negated: bool) -> Expression:
         """SAME_TEXT and IP_IN with constants: an attribute that all such tests share, beside strings."""
         subject = condition.arguments[0]
-        self.has_folded = True
         if condition.function == "SAME_TEXT":
+            self.has_folded = True
             name = self.named(Call("CAST", (subject, text_value("STRING"))))
             literals = tuple(Literal(Kind.STRING, text) for text in dict.fromkeys(texts))
             equal = Compare(name, "<>" if negated else "=", literals[0])

@@ -38,7 +38,7 @@ from dibs.language.shape_kernels import Predicates
 from dibs.language.shapes import DATE, HARD, LIKE, NAME, REGEX
 from dibs.language.sql import MAX_TOKENS
 from dibs.language.table import PredicateTable
-from dibs.language.templates import ComputedTemplate, Pattern, frame_of, pattern_of
+from dibs.language.templates import ComputedTemplate, Pattern, frame_of, keys_of, pattern_of
 from dibs.language.text_kernels import read_texts
 from dibs.thresholds import thresholds
 
@@ -215,7 +215,11 @@ class _Chunk:
         found = made[which.reshape(-1)]
         name[first + pattern.name] = np.maximum(found, 0)
         self._refuse(predicates[found < 0])
-        if of_constants:  # which of its attributes are the same is not as in the text that it is like
+        for hole in template.networks:
+            number, some = number_slices(self.data, self.holes.start[first + hole], self.holes.size[first + hole])
+            known = [keys_of(text) is not None for text in self._strings(first[some] + hole)]
+            self._refuse(predicates[~np.array(known, np.bool_)[number]])
+        if of_constants or template.networks:  # what it is like may have other attributes, or be bad
             texts = self._texts_of(predicates)
             self.like[texts] = texts
 
@@ -228,12 +232,15 @@ class _Chunk:
 
     def _literals(self, holes: NDArray[np.int64]) -> list[Literal]:
         """Of holes of one kind, as they are of one shape."""
-        h, view = self.holes, self.data.data
+        h = self.holes
         if len(holes) and h.kind[holes[0]] == Kind.STRING:
-            starts, ends = h.start[holes], h.start[holes] + h.size[holes]
-            texts = (bytes(view[start:end]).decode() for start, end in zip(starts.tolist(), ends.tolist()))
-            return [Literal(Kind.STRING, text) for text in texts]
+            return [Literal(Kind.STRING, text) for text in self._strings(holes)]
         return list(map(number_of, h.number[holes].tolist(), h.integer[holes].tolist()))
+
+    def _strings(self, holes: NDArray[np.int64]) -> list[str]:
+        starts, view = self.holes.start[holes], self.data.data
+        ends = starts + self.holes.size[holes]
+        return [bytes(view[start:end]).decode() for start, end in zip(starts.tolist(), ends.tolist())]
 
     @staticmethod
     def _look_up(

@@ -20,7 +20,7 @@ from dibs.language.reading import hard_constant, name_of, number_of
 from dibs.language.shapes import HARD, LIST, NAME
 from dibs.language.sql import MAX_TOKENS
 from dibs.language.table import Op, PredicateTable
-from dibs.language.templates import CHANGES, Source, Whole, whole_of
+from dibs.language.templates import CHANGES, Source, Whole, keys_of, whole_of
 from dibs.language.text_kernels import WORDS_OF_A_HOLE, read_alone
 
 
@@ -138,15 +138,14 @@ def _read_rest(data: bytes, whole: Whole, words: NDArray[np.int64]) -> Row | Non
         called = {place: names[hole + place] for place in pattern.computed.names.values()}
         if any(name.upper() in NOT_FINITE for name in called.values()):  # which the grammar has advice for
             return None
-        of_predicates.append(
-            pattern.computed.name(
-                called,
-                {
-                    place: _literal(data, holes[hole + place].tolist(), hard.get(hole + place))
-                    for place in pattern.computed.constants.values()
-                },
-            )
-        )
+
+        def literal(place: int, at: int = hole) -> Literal:
+            return _literal(data, holes[at + place].tolist(), hard.get(at + place))
+
+        if any(keys_of(literal(place).value) is None for place in pattern.computed.networks):
+            return None
+        constants = {place: literal(place) for place in pattern.computed.constants.values()}
+        of_predicates.append(pattern.computed.name(called, constants))
     return Row(whole, tuple(of_predicates), words, hard)
 
 

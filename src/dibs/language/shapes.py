@@ -21,7 +21,8 @@ A_LIST_OF_STRINGS = 17
 UNEQUAL = 11
 AT_MOST = 12
 AT_LEAST = 13
-SIGNS = {UNEQUAL: "<>", AT_MOST: "<=", AT_LEAST: ">="}
+ARROW = 19
+SIGNS = {UNEQUAL: "<>", AT_MOST: "<=", AT_LEAST: ">=", ARROW: "->"}
 
 # The last byte of a predicate that IS [NOT] TRUE, FALSE or UNKNOWN follows without parentheses; and what stands for
 # these in a frame.

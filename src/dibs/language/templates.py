@@ -46,6 +46,7 @@ from dibs.language.scalars import (
     Scalar,
     Value,
     computed_name,
+    inputs_of,
     is_computed,
     scalar_of,
     split_mark,
@@ -76,12 +77,24 @@ KEPT_BYTES = 16 << 20  # of shapes, about, that templates are kept for
 _OVERHEAD = 1_000  # bytes of a template beside its shape, about
 
 # What becomes of the bytes of a string.
-SAME, AFTER, REVERSED, AFTER_REVERSED, ESCAPED = range(5)
+SAME, AFTER, REVERSED, AFTER_REVERSED, ESCAPED, FIRST_IN, LAST_IN = range(7)
 
 
 def _escape(text: bytes) -> bytes:
     re2 = bring("re2")  # most subscriptions do without
     return bytes(re2.escape(text.decode()).encode())
+
+
+def keys_of(network: str) -> tuple[str, str] | None:
+    """The keys of the first and last address of a network, if they say all that the grammar would make of it."""
+    found: tuple[str, str] | None = bring("dibs.language.functions.networks").keys_of(network)
+    return found
+
+
+def _key_of(end: int, network: bytes) -> bytes:
+    keys = keys_of(network.decode())
+    assert keys is not None, "whoever fills it in has asked"
+    return keys[end].encode()
 
 
 CHANGES: tuple[Callable[[bytes], bytes], ...] = (
@@ -90,6 +103,8 @@ CHANGES: tuple[Callable[[bytes], bytes], ...] = (
     lambda text: text[::-1],
     lambda text: after_prefix(text[::-1]),
     _escape,
+    partial(_key_of, 0),
+    partial(_key_of, 1),
 )
 
 
@@ -119,6 +134,7 @@ class ComputedTemplate(NamedTuple):
     is_condition: bool
     names: dict[str, int]  # the holes of the example's names
     constants: dict[Literal, int]  # and of its constants
+    networks: tuple[int, ...]  # holes of constants that must be networks
     pieces: tuple[str | int, ...] | None  # its canonical text, and the holes in it; None: that depends on constants
 
     def name(self, names: Mapping[int, str], constants: Mapping[int, Literal]) -> str:
@@ -144,6 +160,8 @@ class ComputedTemplate(NamedTuple):
             return Field(mark + names[self.names[name]]) if name in self.names else scalar
         if isinstance(scalar, Call):
             return Call(scalar.function, tuple(self.filled(each, names, constants) for each in scalar.arguments))
+        if isinstance(scalar, Lambda):
+            return Lambda(scalar.depth, self.filled(scalar.body, names, constants))
         if isinstance(scalar, Value) and scalar.literal is not None and scalar.literal in self.constants:
             return constants[self.constants[scalar.literal]]
         return scalar
@@ -217,22 +235,33 @@ class _Example:
         self.sources: dict[tuple[int, object], Source] = {}
         self.second: set[tuple[int, object]] = set()  # of a list, which is two items here
         self.needed: set[int] = set()
+        self.networks: list[int] = []
         words: list[str] = []
+        opened: list[str] = []  # what stands before each parenthesis that is open
         at = hole = 0
         while at < len(shape):
             byte = shape[at]
             if (byte >= 32 and chr(byte).isalpha()) or byte == 95 or byte >= 128:
                 end = shape.index(b" ", at)
                 word = shape[at:end].decode()
-                if not word.isidentifier():  # as a blank of another alphabet, which kernels take for a letter
+                # As a blank of another alphabet is not, which kernels take for a letter.
+                if not all(part.isidentifier() for part in word.split(".")):
                     raise ValueError(word)
                 words.append(word)
                 at = end
+            elif byte == A_STRING and opened[-1:] == ["IP_IN"] and words[-1] == ",":
+                words.append(self.network(hole))
+                hole += 1
             elif byte == A_NAME or byte in _WRITERS:
                 words.append(self._fill(byte, hole))
                 hole += 1
             else:
-                words.append(SIGNS.get(byte) or chr(byte))
+                sign = SIGNS.get(byte) or chr(byte)
+                if sign == "(":
+                    opened += words[-1:] or [""]
+                elif sign == ")":
+                    del opened[-1:]
+                words.append(sign)
             at += 1
         self.text = " ".join(words)
         self.holes = hole
@@ -255,8 +284,8 @@ class _Example:
 
     def string(self, hole: int, item: int = 0) -> str:
         text = f"s-{hole}-{item}-e"
-        for change, made in enumerate(CHANGES):
-            self._add(hole, item, Kind.STRING, made(text.encode()), change)
+        for change in (SAME, AFTER, REVERSED, AFTER_REVERSED, ESCAPED):
+            self._add(hole, item, Kind.STRING, CHANGES[change](text.encode()), change)
         return f"'{text}'"
 
     def like(self, before: str, after: str) -> Callable[[int], str]:
@@ -265,6 +294,14 @@ class _Example:
     def pattern(self, hole: int) -> str:
         text = f"s{hole}_%e"
         self._add(hole, 0, Kind.STRING, like_regex(text).encode())
+        return f"'{text}'"
+
+    def network(self, hole: int) -> str:
+        self.needed.add(hole)
+        self.networks.append(hole)
+        text = f"10.{hole >> 8}.{hole & 255}.64/26"  # that no other one is next to
+        for change in (SAME, FIRST_IN, LAST_IN):
+            self._add(hole, 0, Kind.STRING, CHANGES[change](text.encode()), change)
         return f"'{text}'"
 
     def time(self, hole: int) -> str:
@@ -333,6 +370,7 @@ def _make_pattern(shape: bytes) -> Pattern | None:
 
 # Functions of which the grammar looks at the constants, not only at their kinds.
 _LOOKED_AT = frozenset(["LIKE", "RLIKE", "REGEXP_EXTRACT", "REGEXP_REPLACE"])
+_SPELLED = frozenset(["CAST", "TIMESTAMPDIFF", "TIMESTAMPADD"])  # a string of theirs is a type or a unit
 
 
 def _computed(attribute: str, example: _Example) -> ComputedTemplate | None:
@@ -340,15 +378,18 @@ def _computed(attribute: str, example: _Example) -> ComputedTemplate | None:
     names: dict[str, int] = {}
     constants: dict[Literal, int] = {}
     scalar = scalar_of(attribute)
-    todo = [scalar]
+    todo, is_spelled = [scalar], False
     while todo:
         node = todo.pop()
         if isinstance(node, Call):
             if node.function in _LOOKED_AT:
                 return None
+            is_spelled |= node.function in _SPELLED
             todo.extend(node.arguments)
-        elif isinstance(node, Lambda):  # a name may be its variable
-            return None
+        elif isinstance(node, Lambda):
+            if any(split_mark(name)[1] in example.names for name in inputs_of(node.body)):
+                return None  # it may be its variable
+            todo.append(node.body)
         elif isinstance(node, Field):
             name = split_mark(node.name)[1]
             if name in example.names:  # else it stands in the shape as it is
@@ -361,8 +402,8 @@ def _computed(attribute: str, example: _Example) -> ComputedTemplate | None:
                 constants[node.literal] = source.hole
     if not example.holes:
         return None
-    made = ComputedTemplate(scalar, attribute[:2] == CONDITION, names, constants, None)
-    is_plain = all(literal.kind == Kind.NUMBER for literal in constants)  # a text may be a type, or a unit
+    made = ComputedTemplate(scalar, attribute[:2] == CONDITION, names, constants, tuple(example.networks), None)
+    is_plain = not is_spelled or all(literal.kind == Kind.NUMBER for literal in constants)
     return made._replace(pieces=_cut(made, attribute)) if is_plain else made
 
 

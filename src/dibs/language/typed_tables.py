@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dibs.language.expression import Kind
-from dibs.language.scalars import fields_of, is_computed, scalar_of
+from dibs.language.scalars import fields_of, is_computed, scalar_of, split_mark
 from dibs.language.table import Facet, Op, PredicateTable
 from dibs.language.types import Types
 
@@ -15,7 +15,9 @@ _TEXTS = (Facet.REVERSED, Facet.PATTERN, Facet.NO_PATTERN)
 
 def is_typed(name: str, types: Types) -> bool:
     """Whether an attribute has a declared type, or is computed from one that has."""
-    return name in types or (is_computed(name) and any(field in types for field in fields_of(scalar_of(name))))
+    return name in types or (
+        is_computed(name) and any(split_mark(field)[1] in types for field in fields_of(scalar_of(name)))
+    )
 
 
 def rows_to_read_again(table: PredicateTable, types: Types) -> NDArray[np.int64]:
