@@ -127,7 +127,9 @@ class Texts:
 
     def predicate(self) -> str:
         random, name, negation = self.random, self.name(), self.random.choice(["", "", "NOT", "not"])
-        kind = random.randrange(16)
+        kind = random.randrange(17)
+        if kind == 16:
+            return self.timed()
         if kind == 13:
             networks = [self.pick(NETWORKS, BAD_NETWORKS) for _ in range(random.choice([1, 1, 1, 2, 3]))]
             return self.join(random.choice(["ip_in", "IP_IN"]), "(", self.argument(), ",", " , ".join(networks), ")")
@@ -232,6 +234,23 @@ class Texts:
         if kind == 6:
             value = self.join(random.choice(["lower", "abs", "NOT", "hour"]), "(", value, ")")
         return self.join(value, random.choice(OPERATORS), random.choice([self.constant(), self.element(variables)]))
+
+    def timed(self) -> str:
+        """A test with a length of time."""
+        random = self.random
+        number = random.choice(["5", "1", "30", "'10'", "-1", "0", self.number()])
+        unit = random.choice(["MINUTES", "hour", "DAY", "Seconds", "MONTH", "weeks", "foo"])
+        length = self.join(random.choice(["INTERVAL", "interval"]), number, unit)
+        time = random.choice(["now()", "at", "created.at", "NOW ( )", "current_timestamp", self.constant()])
+        sign, operator = random.choice("+-"), random.choice(OPERATORS)
+        kind = random.randrange(4)
+        if kind == 0:
+            return self.join("at", operator, time, sign, length)
+        if kind == 1:
+            return self.join("at", "-", time, operator, length)
+        if kind == 2:
+            return self.join("hour", "(", "at", sign, length, ")", operator, self.number())
+        return self.join("at", sign, length, "BETWEEN", self.constant(), "AND", self.constant())
 
     def subquery(self) -> str:
         """A join over history."""

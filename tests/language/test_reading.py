@@ -54,6 +54,7 @@ TAKEN = [
     "ip_in(addr, '10.0.0.0/8') AND NOT IP_IN(a.b, '::1') OR ip_in(c, '10.1.2.3') AND ip_in(lower(d), '2001:db8::/32')",
     "exists(items, x -> x.price < 10) OR FORALL(a.tags, y -> y = 'red' AND NOT y.x.é IN (1, -2))",
     "exists(x, x -> exists(x.tags, y -> y = 'a' AND x.n > y.n AND z -5 < x)) AND abs(item.price - 3) < 2",
+    "at > now() - INTERVAL 5 MINUTES OR at - created >= interval 2 hours AND hour(at + INTERVAL 1 DAY) = 5",
 ]
 LEFT = [
     "", " ", "a = ", "= 1", "a = 1 AND", "a = 1AND b = 2", "a = 'x", "a = 1 /* why", "a IN ()", "a IN (1,)",

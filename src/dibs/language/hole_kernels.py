@@ -45,7 +45,7 @@ def _word(word: str) -> int:
 AND, OR, NOT, IN, BETWEEN = (_word(w) for w in ("AND", "OR", "NOT", "IN", "BETWEEN"))
 LIKE, RLIKE, REGEXP, IS, NULL = (_word(w) for w in ("LIKE", "RLIKE", "REGEXP", "IS", "NULL"))
 TRUE, FALSE, ESCAPE, DATE, TIMESTAMP = (_word(w) for w in ("TRUE", "FALSE", "ESCAPE", "DATE", "TIMESTAM"))
-UNKNOWN = _word("UNKNOWN")
+UNKNOWN, INTERVAL = _word("UNKNOWN"), _word("INTERVAL")
 
 
 class Holes(NamedTuple):

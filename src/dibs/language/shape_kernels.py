@@ -32,6 +32,7 @@ from dibs.language.hole_kernels import (
     ESCAPE,
     FALSE,
     IN,
+    INTERVAL,
     IS,
     LIKE,
     NOT,
@@ -245,17 +246,23 @@ def _read_predicate(data, end, piece, shape, holes, b, h):
                     break
                 after, after_start, after_stop = next_piece(data, stop, end, False)
                 follows = _sign_at(data, after, after_start, after_stop)
-            # A type, a word of a join, or a variable: behind an arrow every name may be one.
-            is_argument = before == _OPEN and follows == _COMMA and not has_arrow
-            if inner > 0 and not is_argument and kind == WORD and not _is_quoted(data, start, stop):
+            # A type, a unit, a word of a join, or a variable: behind an arrow every name may be one.
+            is_word = inner > 0 and not (before == _OPEN and follows == _COMMA and not has_arrow)
+            is_word |= word == INTERVAL or before == INTERVAL
+            if is_word and kind == WORD and not _is_quoted(data, start, stop):
                 b = _write_word(data, start, stop, False, shape, b)
-                before, kind, start, stop = np.int64(1), after, after_start, after_stop
+                before = word if word == INTERVAL else np.int64(1)
+                kind, start, stop = after, after_start, after_stop
                 continue
             holes.kind[h], holes.start[h], holes.size[h] = _NAME, start, stop - start
             found = np.int64(A_NAME)
         elif kind == NUMBER:
             if after_start == stop and (after == WORD or (after == SIGN and data[after_start] == _DOT)):
                 break
+            if before == INTERVAL:  # a length of time is no constant of its own
+                b = _write_word(data, start, stop, False, shape, b)
+                kind, start, stop = after, after_start, after_stop
+                continue
             read_number(data, start, stop, negative, holes, h)
             is_plain &= holes.kind[h] == _NUMBER and not negative
             found = np.int64(A_NUMBER)
