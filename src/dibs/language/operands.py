@@ -6,7 +6,7 @@ import datetime as dt
 import re
 from typing import NamedTuple
 
-from dibs.language.expression import Kind, Literal, number
+from dibs.language.expression import MONTHS, UNITS, Kind, Literal, number
 from dibs.language.literals import TIME_WORDS, LiteralError, nearest_float32, read_float, read_number, read_time
 from dibs.language.problems import (
     NOT_FINITE,
@@ -266,16 +266,7 @@ class OperandReader:
 # ---- lengths of time ----
 
 _LONGEST = 2**63  # microseconds: more than all times that can be told apart
-_UNITS = {
-    "MICROSECOND": 1,
-    "MILLISECOND": 1_000,
-    "SECOND": 1_000_000,
-    "MINUTE": 60_000_000,
-    "HOUR": 3_600_000_000,
-    "DAY": 86_400_000_000,
-    "WEEK": 604_800_000_000,
-}
-_MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
+_TOO_LONG = "the interval is longer than all times that can be told apart"
 _FORM = "write INTERVAL 10 MINUTES, with YEARS, MONTHS, WEEKS, DAYS, HOURS, MINUTES or SECONDS"
 _PART = re.compile(r"\s*([+-]?\d+)\s+([A-Za-z]+)\s*", re.ASCII)
 
@@ -298,17 +289,15 @@ def read_interval(reader: OperandReader) -> Interval:
     end = reader.tokens[reader.at - 1].end
     months = microseconds = 0
     for count, word in found:
-        unit = word if word in _UNITS or word in _MONTHS else word.removesuffix("S")
-        if unit not in _UNITS and unit not in _MONTHS:
+        unit = word if word in UNITS or word in MONTHS else word.removesuffix("S")
+        if unit not in UNITS and unit not in MONTHS:
             raise Refused(f"{word} is no unit of time", _FORM, amount.start, end)
         if not re.fullmatch(r"[+-]?\d+", count, re.ASCII):
             raise Refused(f"{count} is no whole number of {word}", _FORM, amount.start, end)
         if len(count) > 20:
-            raise Refused(
-                "the interval is longer than all times that can be told apart", "shorten it", amount.start, end
-            )
-        months += sign * int(count) * _MONTHS.get(unit, 0)
-        microseconds += sign * int(count) * _UNITS.get(unit, 0)
+            raise Refused(_TOO_LONG, "shorten it", amount.start, end)
+        months += sign * int(count) * MONTHS.get(unit, 0)
+        microseconds += sign * int(count) * UNITS.get(unit, 0)
     if max(abs(months), abs(microseconds)) >= _LONGEST:
-        raise Refused("the interval is longer than all times that can be told apart", "shorten it", amount.start, end)
+        raise Refused(_TOO_LONG, "shorten it", amount.start, end)
     return Interval(months, microseconds)

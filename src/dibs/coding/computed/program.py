@@ -67,9 +67,9 @@ from dibs.coding.computed.program_layout import (
     Machine,
     ProgramLiterals,
 )
-from dibs.language.expression import Kind, Literal
+from dibs.language.expression import MONTHS, Kind, Literal
+from dibs.language.expression import UNITS as SIZES
 from dibs.language.functions.plain import Moment, Plain, plain_of
-from dibs.language.functions.times import MONTHS, SIZES
 from dibs.language.scalars import Call, Field, Interval, Scalar, Value
 
 _PARTS = ("YEAR", "QUARTER", "MONTH", "DAY", "DAYOFWEEK", "WEEKDAY", "DAYOFYEAR", "HOUR", "MINUTE", "SECOND")
