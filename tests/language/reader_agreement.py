@@ -136,7 +136,9 @@ class Texts:
         if kind == 14:
             return self.quantified([], 2)
         if kind == 15:
-            return self.subquery()
+            return (
+                self.subquery() if random.random() < 0.4 else self.join(name, random.choice(OPERATORS), self.number())
+            )
         if kind == 12:
             name, kind = self.value(2), random.choice([0, 4, 5, 6, 7, 8, 9, 10, 11])
         if kind < 4:
