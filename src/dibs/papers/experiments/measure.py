@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Union
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dibs.coding.batch import CodedEvents, code_events
 from dibs.coding.clauses import Clauses, code_declared
@@ -140,7 +141,8 @@ def _measure(one: Series, coded: Coded, size: Size) -> dict[str, Any]:
         if steps and one.updates:
             index = Lived(one, clauses, events, steps)
         else:
-            index = create(one.structure, clauses.take(list_alive(steps)) if steps else clauses, **one.options)
+            options = one.options | ({"presence": _presence(clauses, events)} if one.log else {})
+            index = create(one.structure, clauses.take(list_alive(steps)) if steps else clauses, **options)
     except IndexTooLarge as e:
         return {"refused": str(e)}
     row: dict[str, Any] = {"build_s": time.process_time() - begin, "bytes": index.nbytes}
@@ -157,6 +159,11 @@ def _measure(one: Series, coded: Coded, size: Size) -> dict[str, Any]:
         del index, pairs
         row |= _update(one, clauses)
     return row
+
+
+def _presence(clauses: Clauses, events: CodedEvents) -> NDArray[np.float64]:
+    """The share of events that have each attribute: the event log by which OpIndex chooses pivots."""
+    return np.bincount(events.attribute, minlength=clauses.attributes) / max(len(events), 1)
 
 
 def _require_equal(where: str, wanted: Experiment, value: Any, kind: str, rows: MeasuredRows) -> None:

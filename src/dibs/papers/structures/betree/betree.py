@@ -51,6 +51,9 @@ Where it differs from the paper:
       a third of an event. L-nodes and c-nodes are judged by events only, in the windows of their p-node, and of what is
       in them only rows that would not come back to the same place are taken out (betree.ranks).
     - Queue instead of recursion, with prefetching: less than half the time on a million rows.
+    - Published (option `profile`): one attribute at a time whatever the size of an l-node, every event counts losses,
+      windows are a tenth of the rows however few these are, ranks are looked at after every batch of events, and of a
+      node whose rank is below 0 all rows are inserted again.
 """
 
 from __future__ import annotations
@@ -104,6 +107,7 @@ from dibs.papers.structures.betree.layout import (
     offset_of,
 )
 from dibs.papers.structures.growing import grow_array
+from dibs.papers.structures.profiles import OURS, PROFILE, PUBLISHED, is_published, save_profile
 from dibs.thresholds import thresholds
 
 if TYPE_CHECKING:
@@ -133,11 +137,12 @@ class BETree:
         Option("loss", "of an attribute that has no p-node yet", "none", words=("none", "histogram")),
         Option("window", "of a rank: rows below a p-node for each operation", 10),
         Option("partition", "an l-node of many rows by all attributes or by one", "all", words=("all", "one")),
+        PROFILE,
     )
 
     # Kernels are imported where they are called: that compiles them, and `dibs.indexes()` imports this file.
 
-    def __init__(self, max_cap: int | None, min_size: int, loss: str, window: int, partition: str):
+    def __init__(self, max_cap: int | None, min_size: int, loss: str, window: int, partition: str, published: bool):
         """max_cap: None to follow the matching probability."""
         prepare = bring("dibs.papers.structures.betree.update").prepare
 
@@ -146,9 +151,11 @@ class BETree:
         self._span_lo, self._span_hi = np.zeros(0, np.int32), np.zeros(0, np.int32)
         self._state[LISTS : LISTS + CLASSES] = -1
         self._state[MAX_CAP], self._state[MIN_SIZE] = max_cap or guide_capacity(0), min_size
-        self._state[MANY] = thresholds.betree_many if partition == "all" else MOST
-        self._state[SAMPLE] = thresholds.betree_sample
-        self._state[WINDOW], self._state[LARGE] = thresholds.betree_window, thresholds.betree_cut
+        self._published = published
+        self._state[MANY] = thresholds.betree_many if partition == "all" and not published else MOST
+        self._state[SAMPLE] = 1 if published else thresholds.betree_sample
+        self._state[WINDOW] = 1 if published else thresholds.betree_window
+        self._state[LARGE] = thresholds.betree_cut
         self._state[FIXED], self._state[HISTOGRAM] = max_cap is not None, loss == "histogram"
         self._state[ROWS_A_CHANGE] = window
         prepare(self._arrays(), 0)
@@ -161,9 +168,14 @@ class BETree:
         self._rate = Rate()
         self._pool = Pool()
         self._watching = [True]  # taken by the match that counts losses: one at a time
-        self._until_adjusting = thresholds.look_every  # events
+        self._until_adjusting = self._look_every  # events
         self.pending: Callable[[], None] | None = None  # see index.base.do_pending
         self._events, self._chances, self._matches = 0, 0.0, 0.0  # since the last update
+
+    @property
+    def _look_every(self) -> int:
+        """Events after which ranks are looked at."""
+        return 1 if self._published else thresholds.look_every
 
     @classmethod
     def build(
@@ -174,8 +186,9 @@ class BETree:
         loss: str = "none",
         window: int = 10,
         partition: str = "all",
+        profile: str = OURS,
     ) -> Self:
-        index = cls(max_cap, min_size, loss, window, partition)
+        index = cls(max_cap, min_size, loss, window, partition, profile == PUBLISHED)
         if max_cap is None and len(clauses):
             share = probabilities(clauses, guess_presence(clauses), highest_cells(clauses))
             expected = float(np.multiply.reduceat(share, clauses.offsets[:-1]).mean())
@@ -186,6 +199,7 @@ class BETree:
     @classmethod
     def restore(cls, clauses: Clauses, arrays: dict[str, NDArray[Any]]) -> Self:
         index = cls.__new__(cls)
+        index._published = is_published(arrays)
         index._tree = TreeArrays(*(arrays[name] for name in TreeArrays._fields))
         index._span_lo, index._span_hi = arrays["span_lo"], arrays["span_hi"]
         if not index._state[ROWS_A_CHANGE]:  # of an earlier version
@@ -203,6 +217,7 @@ class BETree:
             "span_lo": self._span_lo[: self._spans],
             "span_hi": self._span_hi[: self._spans],
             "state": self._state.copy(),
+            **save_profile(self._published),
         }
 
     @property
@@ -313,7 +328,8 @@ class BETree:
         failing = np.empty(int(state[P_NODES]), np.int64)
         count = ranks.find_failing(self._arrays(), np.empty(int(state[C_NODES]), np.int32), failing)
         misplaced = np.empty(int(state[ALIVE]), np.int64)
-        rows, longest = ranks.find_misplaced(self._arrays(), np.empty(int(state[C_NODES]), RANKED), misplaced)
+        nodes = np.empty(int(state[C_NODES]), RANKED)
+        rows, longest = ranks.find_misplaced(self._arrays(), nodes, misplaced, self._published)
         if not count and not rows:
             return
         room = self._larger(words.copy(), int(state[WORDS]) + 2 * longest + thresholds.betree_words)
@@ -372,7 +388,7 @@ class BETree:
         self._matches += found.count
         self._until_adjusting -= len(events)
         if self._until_adjusting <= 0 and self.pending is None:
-            self._until_adjusting = thresholds.look_every
+            self._until_adjusting = self._look_every
             self.pending = self._adjust
         return found
 

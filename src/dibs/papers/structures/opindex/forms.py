@@ -18,6 +18,7 @@ The named groups are those of the arrays that opindex.blocks describes.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -96,6 +97,21 @@ def entries_of(
     new = NewUnits(first, last, partition, slot)
     one, two = _entries(new, ClauseArrays.of(c), operators(c, *limits), clause, jumps, limits, bits)
     return NewEntries(*one), NewEntries(*two)
+
+
+def rewrite_intervals(clauses: Clauses, limits: Limits) -> Clauses:
+    """Each BETWEEN of a conjunction as the two predicates >= and <=, as the paper has it. One that reaches beyond the
+    limits, within which these hold (index.operators), stays what it is, and so do programs, whose jumps count it."""
+    c, (floor, ceiling) = clauses, limits
+    own = c.attribute
+    two = (operators(c, floor, ceiling) == BETWEEN) & (floor[own] <= c.lo) & (c.hi <= ceiling[own])
+    two[c.offsets[c.conjunctions] :] = False
+    which = np.repeat(np.arange(len(own)), 1 + two)
+    ends = np.cumsum(1 + two)
+    offsets = np.concatenate([np.zeros(1, np.int64), ends])[c.offsets]
+    above, lo, hi = ends[two] - 2, c.lo[which], c.hi[which]
+    hi[above], lo[above + 1] = ceiling[own[two]], floor[own[two]]
+    return replace(c, offsets=offsets, attribute=own[which], lo=lo, hi=hi)
 
 
 @kernel

@@ -79,6 +79,10 @@ class Rows:
         self._rows, self._spans = rows + len(c), spans + len(c.span_lo)
         return np.arange(rows, rows + len(c))
 
+    def forget(self, count: int) -> None:
+        """The last rows, which are in no list."""
+        self._rows -= count
+
     def by_access(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """The rows in the order of their first predicates, so that work on their spaces stays in one place."""
         return rows[self._by_place(self.offsets[rows])]
