@@ -260,6 +260,8 @@ def _read_predicate(data, end, piece, shape, holes, b, h):
             if after_start == stop and (after == WORD or (after == SIGN and data[after_start] == _DOT)):
                 break
             if before == INTERVAL:  # a length of time is no constant of its own
+                if b + stop - start + 2 >= len(shape):
+                    break
                 b = _write_word(data, start, stop, False, shape, b)
                 kind, start, stop = after, after_start, after_stop
                 continue
