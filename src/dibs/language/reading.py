@@ -40,7 +40,9 @@ from dibs.language.table import Facet, Op, PredicateTable
 from dibs.language.templates import ComputedTemplate, Pattern, frame_of, pattern_of
 from dibs.language.text_kernels import read_texts
 from dibs.language.types import NO_TYPES, Types
-from dibs.thresholds import thresholds
+from dibs.tuning import tuned
+
+TEXTS_AT_ONCE = tuned("texts_at_once", 1 << 14, 1, "texts", "that are read by one call of the kernel")
 
 
 @dataclass
@@ -70,7 +72,7 @@ def _read(texts: pa.Array, progress: Callable[[int], None] | None = None) -> Rea
     sizes = pc.binary_length(texts)
     if len(texts) and pc.max(sizes).as_py() > MAX_TOKENS:  # it may be beyond the limits: sql.parse counts
         texts = pc.if_else(pc.greater(sizes, MAX_TOKENS), "", texts)
-    chunk = thresholds.texts_at_once
+    chunk = TEXTS_AT_ONCE.value
     if len(texts) > chunk:
         _keep_freed_memory()
     filling, room = Filling(len(texts)), _Room()
