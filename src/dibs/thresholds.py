@@ -116,7 +116,7 @@ class Thresholds:
     coarse_bits: int = _threshold(16, 3, "cells of more bits are tested by their first bits and verified")
     # index.auto.vectors
     vector_rows: int = _threshold(128, 1, "clauses over the same attributes that may be vectors")
-    vector_bytes: float = _threshold(32.0, 0.25, "bytes of vectors for a predicate; a list has 8 more for each span")
+    vector_bytes: float = _threshold(32.0, 0.25, "bytes of vectors for a predicate; a part of it for further spans")
     # index.auto.masks
     few_survivors: float = _threshold(
         8.0, 1e9, "events of a block that may pass the entries of a program for it to be reached through them"

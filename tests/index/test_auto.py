@@ -96,8 +96,9 @@ def test_copies_are_bounded(monkeypatch):
         assert pairs_of(index, events) == expected(clauses, events)
 
 
-def test_long_lists_are_filed_under_each_of_their_values():
+def test_long_lists_are_filed_under_each_of_their_values(monkeypatch):
     """Not under large buckets, which scattered values cover whole: an event looks at the lists that have its value."""
+    monkeypatch.setattr(thresholds, "vector_rows", 1_000)
     rng = np.random.default_rng(5)
     constants = np.arange(1, 100_000, 2)
     lists = [np.sort(rng.choice(constants, 200, replace=False)).tolist() for _ in range(300)]

@@ -188,7 +188,8 @@ def _append(values: EventValues, parts: list[_Part]) -> EventValues:
             elif kind == BOOLEAN:
                 added["booleans"].append((*own, vector.integer[rows].astype(np.uint8)))
             elif kind == STRING:
-                texts.append((*own, vector.text.take(pa.array(rows)).cast(pa.large_string())))
+                chosen = vector.text if len(rows) == len(vector) else vector.text.take(pa.array(rows))
+                texts.append((*own, chosen.cast(pa.large_string())))
             elif kind == INTERVAL:
                 added["unreadable"].append(own)
         if len(bad):

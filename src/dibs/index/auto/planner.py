@@ -139,21 +139,25 @@ class Auto:
 
     def match(self, events: CodedEvents, threads: int, sink: Sink | None = None) -> Pairs:
         records, masks, vectors = self._parts
-        found = Pairs([], 0, 0)
-        if len(events) <= thresholds.one_by_one_events and masks.size >= thresholds.one_by_one_clauses:
+        found: Pairs | None = None
+        if masks.size >= thresholds.one_by_one_clauses and len(events) <= thresholds.one_by_one_events:
             few = self._for_few_events(masks)
             if few is not None:
                 masks = few.left
-                found.add(few.match(events, threads, sink))
+                found = few.match(events, threads, sink)
         for part, block in ((records, 1), (vectors, 1), (masks, len(WIDE) * WORD)):
             if part.size:
-                found.add(in_parts(partial(part.match, events), len(events), threads, block, part.rate, sink))
+                more = in_parts(partial(part.match, events), len(events), threads, block, part.rate, sink)
+                if found is None:
+                    found = more
+                else:
+                    found.add(more)
         self._matched += 1
         if not self._settled:
             self._look_at(events)
         elif self._matched % SETTLED == 0:
             self._look_at(events, SETTLED)
-        return found
+        return Pairs([], 0, 0) if found is None else found
 
     def plan(self) -> dict[str, Any]:
         """What went where, and on what grounds."""
@@ -302,14 +306,20 @@ class Auto:
 
 
 def _told(plan: Plan) -> dict[str, str]:
-    """What a plan costs: an event by each part, as estimated and as measured, and bytes."""
+    """What goes where and by what shares of events; what it costs an event by each part, as estimated and as measured;
+    bytes."""
 
-    def told(costs: PartCosts) -> str:
-        return ", ".join(f"{name} {cost:,.0f}" for name, cost in zip(costs._fields, costs) if cost) or "0"
+    def told(costs: PartCosts, unit: str = "") -> str:
+        return ", ".join(f"{name} {cost:,.0f}{unit}" for name, cost in zip(costs._fields, costs) if cost) or "0"
 
     corrected = PartCosts(*(cost * factor for cost, factor in zip(plan.estimated, plan.factors)))
+    presence = plan.shares.presence
+    rows = max(sum(part.size for part in plan[:3]), 1)
     return {
         "way": plan.way,
+        "shares of clauses": told(PartCosts(*(100.0 * part.size / rows for part in plan[:3])), " %"),
+        "shares of events": f"an event has {presence.sum():,.1f} of {len(presence):,} attributes; "
+        f"{int((presence >= thresholds.often).sum()):,} are in {100 * thresholds.often:g} % of events or more",
         "estimated ns an event": told(plan.estimated),
         "measured ns an event": "not yet" if plan.measured is None else told(plan.measured),
         "corrected ns an event": told(corrected),
