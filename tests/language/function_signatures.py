@@ -73,7 +73,7 @@ _TEXTS = {
         trim(«BOTH LEADING TRAILING» {part} FROM {string})
         trim({part} FROM {string})
         «trim ltrim rtrim»({part}, {string})
-        «substring left right lpad rpad»({string}, {small})
+        «substring left right lpad rpad repeat»({string}, {small})
         «substring substr»({string}, {small}, {small})
         substring({string} FROM {small} FOR {small})
         «lpad rpad»({string}, {small}, {part})
