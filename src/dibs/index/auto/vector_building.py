@@ -13,7 +13,9 @@ from dibs.index.auto.vector_layout import LANES, LINE, MOST_SLOTS, WORD, VectorA
 from dibs.index.groups import ClauseArrays
 from dibs.index.spans import count_spans, hull_of, nth_span
 from dibs.jit.kernel import kernel, phase
-from dibs.thresholds import thresholds
+from dibs.tuning import tuned
+
+VECTOR_BYTES = tuned("vector_bytes", 32.0, 0.25, "bytes", "of vectors for a predicate; a part of it for further spans")
 
 # Times vector_bytes, for each span of a list beyond the first; where lines are few, for a line is not too long then.
 OF_A_SPAN, OF_FEW, FEW = 0.25, 2.0, 4 * LINE
@@ -36,7 +38,7 @@ def make_segments(clauses: Clauses, of_row: NDArray[np.int32], highest: NDArray[
     np.cumsum(np.where(predicates > 0, highest + 2, 0), out=cells[1:])
     mean = spans / np.maximum(predicates, 1)
     of_span = np.where(predicates <= FEW, OF_FEW, OF_A_SPAN)
-    bytes_each = thresholds.vector_bytes * (1.0 + of_span * np.maximum(mean - 1, 0))
+    bytes_each = VECTOR_BYTES.value * (1.0 + of_span * np.maximum(mean - 1, 0))
     most = np.maximum(WORD / 8 * bytes_each, 1).astype(np.int64)
     of_cell, count, exact = _make_segments(own, of_row, cells, most)
     return Segments(of_cell, cells, count, exact)
