@@ -299,6 +299,40 @@ def test_a_table_that_is_written_all_the_time(spark: SparkSession, tmp_path: Pat
 
 
 @pytest.mark.spark
+@pytest.mark.parametrize("name", ["subs.parquet", "subs"])
+def test_a_table_that_is_replaced_faster_than_it_is_read(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    path = tmp_path / name
+    path.mkdir() if path.suffix == "" else None
+    file = path if path.suffix else path / "a.parquet"
+    written = 0
+
+    def replace_file() -> None:
+        nonlocal written
+        written += 1
+        pq.write_table(pa.table({"id": [1], "expression": [f"n = {written}"]}), tmp_path / ".partial")
+        (tmp_path / ".partial").rename(file)
+
+    def read_slowly(table: Table, spark: SparkSession) -> Any:
+        frame = read(table, spark)
+        replace_file()
+        return frame
+
+    replace_file()
+    read = Table.read
+    monkeypatch.setattr(Table, "read", read_slowly)
+    monkeypatch.setattr("dibs.spark.tables.PATIENCE", 0.0)
+    feed = TableFeed(Table(str(path)), spark, tmp_path / "folder", "raise")
+    feed.start(stay=True)
+    for version in (2, 3):
+        assert feed.check() == Heard()
+        with Matcher.load(tmp_path / "folder") as matcher:
+            assert matcher.expression(1) == f"n = {version}"
+    feed.close()
+
+
+@pytest.mark.spark
 @pytest.mark.parametrize("path", ["subs", "sub*"])
 def test_a_table_that_changes_while_it_is_read(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
