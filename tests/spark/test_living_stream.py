@@ -29,8 +29,8 @@ from dibs.spark.ledger import Ledger
 from dibs.spark.ordering import Ranked, find_order, settle
 from dibs.spark.parquet_files import find_folder
 from dibs.spark.places import is_unfinished
+from dibs.spark.running import Interrupted, find_interruption, stop_quietly
 from dibs.spark.snapshots import BASES, Follower
-from dibs.spark.stopping import Interrupted, find_interruption, stop_quietly
 from dibs.spark.subscription_sources import DurableFolder
 from dibs.spark.tables import TableFeed
 from dibs.spark.webhook import post

@@ -28,10 +28,8 @@ from pyspark.sql.udtf import AnalyzeResult
 from dibs.errors import DibsError, EventError
 from dibs.language.sql import validate
 from dibs.matcher import Matcher
-from dibs.spark.dealing import EventColumns, Mapped, Turn, read_version
-from dibs.spark.explaining import read_event
-from dibs.spark.found import Found
-from dibs.spark.opening import open_matcher
+from dibs.spark.dealing import EventColumns, Mapped, Turn, open_matcher, read_version
+from dibs.spark.found import Found, read_event
 from dibs.spark.places import Folder, place_of
 from dibs.spark.shipping import Artifact
 from dibs.spark.worker import Slices, Task, match_turns
