@@ -10,7 +10,7 @@ READY := $(VENV)/.dibs-ready
 # processes, and each would compile all sources and all tests again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-fast test-kafka test-kills check bench papers wheel setup clean
+.PHONY: help demo test test-fast test-kafka test-kills check bench docs papers wheel setup clean
 .DEFAULT_GOAL := help
 
 help:
@@ -20,7 +20,8 @@ help:
 	@echo "make test-kills  streams and a cluster of Spark whose processes are killed: some minutes"
 	@echo "make test-kafka  streams and deliveries over a real Kafka broker, whose jars Maven fetches"
 	@echo "make check   style and types: ruff and mypy"
-	@echo "make bench   the benchmarks (see BENCHMARKS.md)"
+	@echo "make docs    the site, in build/docs: open build/docs/index.html, no server is needed"
+	@echo "make bench   the benchmarks (see docs/benchmarks)"
 	@echo "make papers  every figure of the papers at the papers' sizes: many hours, goes on where it stopped; PAPERS_SCALE=0.1"
 	@echo "make wheel   dist/*.whl with compiled kernels, for this Python and for x86-64 processors of the last ten years"
 	@echo "make setup   only the set-up that the others do by themselves: $(VENV) with the versions of constraints.txt"
@@ -55,6 +56,10 @@ check: $(READY)
 
 bench: $(READY)
 	$(BIN)/python benchmarks/run.py
+
+docs: $(READY)
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet docs build/docs
+	@echo "The site is in build/docs/index.html"
 
 # Results are kept figure by figure, structure by structure; the pages are written from what is there.
 PAPERS_SCALE ?= 1

@@ -1,4 +1,4 @@
-"""The plots of BENCHMARKS.md: SVG, white background, the same bytes for the same results."""
+"""The plots of docs/benchmarks: SVG, white background, the same bytes for the same results."""
 
 from __future__ import annotations
 

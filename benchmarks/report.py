@@ -1,9 +1,9 @@
-"""Results to words: BENCHMARKS.md, the pages behind it, their plots, README's figures, and a summary for the terminal.
+"""Results to words: docs/benchmarks, their plots in docs/plots, README's figures, and a summary for the terminal.
 
     python benchmarks/report.py [FILE]     rewrites them from results/full.json, or from FILE
 
 The pages are written by hand except for what stands between `<!-- begin NAME -->` and `<!-- end NAME -->`;
-pages/papers.md and VERDICTS.md are those of `make papers` (dibs.papers.page).
+docs/laboratory is that of `make papers` (dibs.papers.page).
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ def _show_structures(section: dict[str, Any] | None, console: Console) -> None:
 
 def write(results: dict[str, Any], root: Path = ROOT) -> list[Path]:
     """Rewrites the plots and the parts of the pages that are made from results; what was written."""
-    written = plots.draw(results, root / "benchmarks" / "plots")
+    written = plots.draw(results, root / "docs" / "plots")
     blocks = tables.blocks(results)
-    pages = [root / "README.md", root / "BENCHMARKS.md", *sorted((root / "benchmarks" / "pages").glob("*.md"))]
+    pages = [root / "README.md", *sorted((root / "docs" / "benchmarks").glob("*.md"))]
     for page in pages:
         text = page.read_text()
         text = MARKED.sub(lambda found: _fill(found[1], blocks), text)

@@ -1,4 +1,4 @@
-"""Measures everything and writes BENCHMARKS.md.
+"""Measures everything and writes docs/benchmarks.
 
     python benchmarks/run.py                    everything, 1,000,000 subscriptions: about 15 minutes
     python benchmarks/run.py --quick            everything, 100,000 subscriptions, fewer repeats: about 8 minutes
@@ -7,7 +7,7 @@
                                                 every index structure, or some, on every workload, or some
 
 Each section runs in a process of its own, so that none finds the memory or the caches of another. A run of everything
-writes benchmarks/results, the plots, the pages, BENCHMARKS.md and README's figures; others go to
+writes benchmarks/results, the plots, the pages, docs/benchmarks and README's figures; others go to
 results/partial.json or --out.
 """
 
@@ -100,7 +100,7 @@ def main() -> int:
         console.print("Stopped: nothing is written.")
         return 130
     if host.sources() != measured:
-        console.print("[bold red]The sources were changed while they were measured[/]: BENCHMARKS.md stays as it is.")
+        console.print("[bold red]The sources were changed while they were measured[/]: docs/benchmarks stays as it is.")
         full = results["full"] = False
     results["minutes"] = (time.monotonic() - start) / 60
     results["load average afterwards"] = host.load_average()

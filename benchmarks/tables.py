@@ -1,4 +1,4 @@
-"""The tables of BENCHMARKS.md, as Markdown, from the results of a run."""
+"""The tables of docs/benchmarks, as Markdown, from the results of a run."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ STRUCTURE_NOTE = (
 
 
 def missing(results: dict[str, Any]) -> list[str]:
-    """The sections that BENCHMARKS.md needs and the results do not have."""
+    """The sections that docs/benchmarks needs and the results do not have."""
     return [name for name in (*SHAPES, *OTHERS) if name not in results["sections"]]
 
 
@@ -179,7 +179,7 @@ def _matching(sections: dict[str, Any]) -> str:
     ]
     head = ["microseconds per event", *SHAPES]
     return (
-        f"{markdown(head, rows)}\n\n![Microseconds per event by workload](benchmarks/plots/matching.svg)\n\n"
+        f"{markdown(head, rows)}\n\n![Microseconds per event by workload](../plots/matching.svg)\n\n"
         f"The stages of `match_batch` (one thread), each timed alone:\n\n{markdown(head, stages)}"
     )
 
@@ -206,7 +206,7 @@ def _growth(sections: dict[str, Any]) -> str:
             rows.append([shape, f"{p['subscriptions']:,}", p["microseconds per event"], p["matches per event"]])
         notes += [f"\nLeft out ({shape}): {note}." for note in growth["left out"]]
     table = markdown(["", "subscriptions", "microseconds per event", "matches per event"], rows)
-    return table + "".join(notes) + "\n\n![Time per event by subscriptions](benchmarks/plots/growth.svg)"
+    return table + "".join(notes) + "\n\n![Time per event by subscriptions](../plots/growth.svg)"
 
 
 def _parsing(sections: dict[str, Any]) -> str:
@@ -255,7 +255,7 @@ def _single(sections: dict[str, Any]) -> str:
         f"{markdown(['microseconds per event', 'few matches', 'many matches'], rows)}\n\n"
         "`match(dict)` is one compiled call. An event that it does not take is a batch of one, with these stages:\n\n"
         f"{markdown(['microseconds per event', 'few matches', 'many matches'], stages)}\n\n"
-        "![match(dict), and the stages of a batch of one](benchmarks/plots/single.svg)"
+        "![match(dict), and the stages of a batch of one](../plots/single.svg)"
     )
 
 
@@ -291,7 +291,7 @@ def _cliffs(sections: dict[str, Any]) -> str:
     )
     return (
         f"Microseconds per event of the kernel by batch size:\n\n{batches}\n\n"
-        f"![Time per event by batch size](benchmarks/plots/batches.svg)\n\n"
+        f"![Time per event by batch size](../plots/batches.svg)\n\n"
         f"An array of two values for one attribute:\n\n{arrays}\n\n"
         f"OR:\n\n{programs}\n\nThe planner's guess:\n\n{unplanned}"
     )
@@ -343,7 +343,7 @@ def refusals(workload: dict[str, Any]) -> list[str]:
 
 def _structures(sections: dict[str, Any]) -> str:
     section = sections["structures"]
-    found = [f"![Microseconds per event of every structure](benchmarks/plots/structures.svg)\n\n{STRUCTURE_NOTE}"]
+    found = [f"![Microseconds per event of every structure](../plots/structures.svg)\n\n{STRUCTURE_NOTE}"]
     for shape, workload in section["workloads"].items():
         table = markdown(STRUCTURE_HEAD, structure_rows(workload, section["subscriptions"]))
         notes = "".join(f"\n- {reason}" for reason in refusals(workload))

@@ -226,7 +226,7 @@ def pages(sections: dict[str, Any]) -> str:
         "the pages (`benchmarks/sections/pages.py` has the formula); nothing in it is fitted. *Worst event*: its "
         "pages / what is allowed to it."
     )
-    return "\n\n".join(["![Pages an event by subscriptions](benchmarks/plots/pages.svg)", intro, *parts])
+    return "\n\n".join(["![Pages an event by subscriptions](../plots/pages.svg)", intro, *parts])
 
 
 def _growth(workload: dict[str, Any]) -> str:

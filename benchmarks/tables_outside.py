@@ -33,7 +33,7 @@ def write_outside(sections: dict[str, Any]) -> str:
         "Dibs and the joins have two threads (the patterns one), and batches of 100 events; rules are asked one event "
         "at a time."
     )
-    picture = "![Dibs and what people would use instead](benchmarks/plots/outside.svg)"
+    picture = "![Dibs and what people would use instead](../plots/outside.svg)"
     engines = _write_engines(section["engines"]) if "engines" in section else "JSON engines: not measured in this run."
     return f"{picture}\n\n{table}\n\n{notes}\n\n{engines}\n{absent}"
 
@@ -53,7 +53,7 @@ def _write_engines(workloads: dict[str, Any]) -> str:
         "`match_batch` JSON lines; the engines take one event at a time, after warming up."
     )
     without = f" Without a figure: {'; '.join(left_out)}." if left_out else ""
-    return f"JSON engines that services use ([programs](benchmarks/engines)):\n\n{table}\n\n{notes}{without}"
+    return f"JSON engines that services use (programs in `benchmarks/engines`):\n\n{table}\n\n{notes}{without}"
 
 
 def write_papers(sections: dict[str, Any]) -> str:
@@ -62,9 +62,10 @@ def write_papers(sections: dict[str, Any]) -> str:
     scale, seconds = section.get("scale", 0.0), sum(section.get("seconds", {}).values())
     return (
         f"{section['experiments']} figures and tables of the five papers can be measured again, structures as "
-        f"published beside `auto`: [the figures](benchmarks/pages/papers.md) and [what becomes of the papers' "
-        f"claims](VERDICTS.md) are of runs of `make papers`, with the sizes that stand there. This run has measured a "
-        f"sample, {scale:.2g} of the papers' sizes, in {seconds:,.0f} s of processor time: {section.get('auto', '')}"
+        f"published beside `auto`: [the figures](../laboratory/figures.md) and [what becomes of the papers' "
+        f"claims](../laboratory/verdicts.md) are of runs of `make papers`, with the sizes that stand there. This run "
+        f"has measured a sample, {scale:.2g} of the papers' sizes, in {seconds:,.0f} s of processor time: "
+        f"{section.get('auto', '')}"
     )
 
 
@@ -75,5 +76,5 @@ def list_scripts() -> str:
         text = path.read_text()
         if '\nif __name__ == "__main__":' in text and path.name not in ("run.py", "report.py"):
             about = (ast.get_docstring(ast.parse(text)) or "").splitlines()[0]
-            lines.append(f"- [`{path.name}`](benchmarks/{path.name}): {about}")
+            lines.append(f"- [`{path.name}`](../../benchmarks/{path.name}): {about}")
     return "\n".join(lines)

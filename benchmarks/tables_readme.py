@@ -1,4 +1,4 @@
-"""README's figures: the few that a reader wants first, out of the same results as BENCHMARKS.md."""
+"""README's figures: the few that a reader wants first, out of the same results as docs/benchmarks."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ def test_sections_have_their_figures(results: dict[str, Any]) -> None:
     assert sections["bulk"]["predicates"] > 1000 and sections["bulk"]["bytes per subscription"]["index"] > 0
     points = sections["growth-dense"]["points"]
     assert [p["subscriptions"] for p in points] == [62, 250, 1000, 4000]
-    assert 0 < sections["single"]["few matches"]["match(dict) / kernel"] < 5  # the promise of BENCHMARKS.md
+    assert 0 < sections["single"]["few matches"]["match(dict) / kernel"] < 5  # the promise of docs/benchmarks
     assert set(sections["cliffs"]["batch sizes"]["dense"]) >= {"1", "256"}
     json_events = sections["json"]
     assert 550 < json_events["bytes per event"] < 650
@@ -322,20 +322,21 @@ def make_figures(folder: Path) -> None:
 def test_the_page_of_the_papers_has_true_sizes_and_names_what_is_missing(tmp_path: Path, monkeypatch: Any) -> None:
     figures = tmp_path / "figures"
     make_figures(figures)
-    (tmp_path / "benchmarks" / "pages").mkdir(parents=True)
+    pages = tmp_path / "docs" / "laboratory"
+    pages.mkdir(parents=True)
     drawn = []
     monkeypatch.setattr(page.pictures, "draw", lambda found, path, endings: drawn.append(path.name) or [])
     page.write(figures, tmp_path)
     assert {"pstree-5", "opindex-10", "betree-13", "tatbul-7", "pbtree-table-1"} <= set(drawn)
     assert len(drawn) >= 36
-    shown = (tmp_path / "benchmarks" / "pages" / "papers.md").read_text()
+    shown = (pages / "figures.md").read_text()
     assert "PS-Tree, table 2: advertisements: 1,000 subscriptions, 10 events, 0.1 % of the paper's size." in shown
     assert "3,000,000" not in shown and "| 20,000 | 3 | 6 | 9 |" in shown
-    assert "### opindex-memory: " in (tmp_path / "VERDICTS.md").read_text() and "Not measured" not in shown
+    assert "### opindex-memory: " in (pages / "verdicts.md").read_text() and "Not measured" not in shown
     path_of("tatbul-9", figures).unlink()
     page.write(figures, tmp_path)
-    assert "Not measured: tatbul-9." in (tmp_path / "benchmarks" / "pages" / "papers.md").read_text()
-    assert "figures are missing: tatbul-joins" in (tmp_path / "VERDICTS.md").read_text()
+    assert "Not measured: tatbul-9." in (pages / "figures.md").read_text()
+    assert "figures are missing: tatbul-joins" in (pages / "verdicts.md").read_text()
 
 
 @pytest.fixture(scope="module")
@@ -346,22 +347,21 @@ def report_module() -> Iterator[ModuleType]:
 
 
 def test_the_report_fills_the_pages(results: dict[str, Any], report_module: ModuleType, tmp_path: Path):
-    for name in ("README.md", "BENCHMARKS.md"):
-        shutil.copy(ROOT / name, tmp_path)
-    shutil.copytree(BENCHMARKS / "pages", tmp_path / "benchmarks" / "pages")
+    shutil.copy(ROOT / "README.md", tmp_path)
+    shutil.copytree(ROOT / "docs" / "benchmarks", tmp_path / "docs" / "benchmarks")
     papers = {"scale": 0.01, "experiments": len(EXPERIMENTS), "seconds": {"tatbul-7": 3.0}, "auto": "It is fast."}
     whole = results | {"sections": results["sections"] | {"papers": papers, "outside": OUTSIDE}}
     written = report_module.write(whole, tmp_path)
     plots = {p.stem for p in written if p.suffix == ".svg"}
     assert plots == {"matching", "growth", "single", "batches", "structures", "pages", "live", "outside"}
-    page = (tmp_path / "BENCHMARKS.md").read_text()
+    page = (tmp_path / "docs" / "benchmarks" / "index.md").read_text()
     begin, end = page.index("<!-- begin growth -->"), page.index("<!-- end growth -->")
-    assert "| dense | 4,000 |" in page[begin:end] and "(benchmarks/plots/growth.svg)" in page[begin:end]
+    assert "| dense | 4,000 |" in page[begin:end] and "(../plots/growth.svg)" in page[begin:end]
     assert "a sample, 0.01 of the papers' sizes, in 3 s of processor time: It is fast." in page
     assert "DuckDB join" in page and "rule-engine" in page and "hyperscan" in page
     assert "| 100 rules (100), 1 matches | 5.00 | 1.00 | 6.00 |" in page
     assert "quamina (Go) with 100 rules: cannot say these rules" in page
-    assert "(benchmarks/spark.py)" in page
+    assert "(../../benchmarks/spark.py)" in page
     assert "1,000 subscriptions, one core:" in (tmp_path / "README.md").read_text()
     once = {path: path.read_text() for path in tmp_path.rglob("*.md")}
     assert not any("Not measured in this run." in text for text in once.values())
@@ -370,7 +370,7 @@ def test_the_report_fills_the_pages(results: dict[str, Any], report_module: Modu
 
 
 def test_the_pages_have_one_place_for_every_block(load: Any, results: dict[str, Any]) -> None:
-    pages = [ROOT / "README.md", ROOT / "BENCHMARKS.md", *(BENCHMARKS / "pages").glob("*.md")]
+    pages = [ROOT / "README.md", *(ROOT / "docs" / "benchmarks").glob("*.md")]
     text = "".join(page.read_text() for page in pages)
     for name in (*load("tables").blocks(results), "papers", "outside"):
         assert text.count(f"<!-- begin {name} -->") == text.count(f"<!-- end {name} -->") == 1, name

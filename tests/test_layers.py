@@ -14,7 +14,7 @@ import pytest
 SOURCE = Path(__file__).parent.parent / "src"
 
 STAGES = ["jit", "language", "coding", "index", "segments", "storage", "history", "matcher"]
-COMMON = ["errors", "lazy", "thresholds", "arguments", "arrays"]
+COMMON = ["errors", "lazy", "thresholds", "arguments", "arrays", "notebooks"]
 BELOW = [*COMMON, *STAGES[: STAGES.index("matcher")]]
 SHELLS = ["spark", "cli", "service", "warming"]
 
@@ -25,6 +25,7 @@ ALLOWED = {
     "lazy": [],
     "arguments": ["errors"],
     "arrays": [],
+    "notebooks": [],
     **{stage: [*COMMON, *STAGES[:place]] for place, stage in enumerate(STAGES)},
     # The plain evaluator and explain work on the tree and read events as they come: no domain, no array, no index.
     "reference": ["errors", "language", "coding.values"],

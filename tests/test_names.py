@@ -117,7 +117,7 @@ def unknown_files(path: Path, root: Path) -> Iterator[str]:
 
 
 def read() -> list[Path]:
-    pages = [p for p in (*ROOT.glob("*.md"), *ROOT.glob("benchmarks/pages/*.md")) if p.name not in OF_THE_PAST]
+    pages = [p for p in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")) if p.name not in OF_THE_PAST]
     sources = [p for folder in FOLDERS for p in (ROOT / folder).rglob("*.py")]
     return sorted({*pages, *sources} - {Path(__file__)})
 

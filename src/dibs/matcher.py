@@ -25,6 +25,7 @@ from dibs.language.present import Now, read_now
 from dibs.language.printer import JOIN
 from dibs.language.sql import parse, parse_kept
 from dibs.language.types import with_domains
+from dibs.notebooks import Text
 from dibs.subscriptions import AUTO, Subscriptions
 
 if TYPE_CHECKING:
@@ -56,8 +57,9 @@ class Matcher(Subscriptions):
     each segment's index may be kept in memory, for an index that lies in files (index="pbtree"). retain: how much
     history is kept for EXISTS and FORALL: a number of documents, a timedelta, or a dibs.Retain (all by default).
     options: parameters of the index, which dibs.indexes() lists: {"dimensions": 3}. types: of attributes, as
-    {"at": "timestamp", "price": "number"}: values that come as something else are converted, or refused (LANGUAGE.md).
-    domains: of attributes whose values are integers between two, as {"rating": (0, 10)}: others are refused.
+    {"at": "timestamp", "price": "number"}: values that come as something else are converted, or refused
+    (docs/language.md). domains: of attributes whose values are integers between two, as {"rating": (0, 10)}: others
+    are refused.
 
     Matcher() is in memory; Matcher.open(folder) is durable, and otherwise the same.
     """
@@ -225,9 +227,9 @@ class Matcher(Subscriptions):
         plan: str = bring("dibs.describe").describe_plan(self.snapshot())
         joins = self.joins
         if not joins:
-            return plan
+            return Text(plan)
         told = (self._matching or self.use_engine()).tell_of(tuple(JOIN + join for join in joins), len(self))
-        return "\n  ".join([f"{plan}\njoins: {len(joins):,} over {len(self.history):,} documents", *told])
+        return Text("\n  ".join([f"{plan}\njoins: {len(joins):,} over {len(self.history):,} documents", *told]))
 
     def replay(
         self,

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from dibs import notebooks
 from dibs.arguments import check_flag, check_number
 from dibs.arrays import from_numpy
 from dibs.coding.values import EventProblem
@@ -119,6 +120,15 @@ class Matches:
     def __repr__(self) -> str:
         bad = f", {len(self.problems):,} problems" if self.problems else ""
         return f"<Matches: {self._events:,} events, {self.count:,} pairs{bad}>"
+
+    def _repr_html_(self) -> str:
+        most = notebooks.SHOWN
+        rows = [
+            (event, len(ids), ", ".join([*map(str, ids[:most]), *(["..."] if len(ids) > most else [])]))
+            for event, ids in zip(range(most), self)
+        ]
+        shown = notebooks.table(("event", "matches", "subscriptions"), rows, max(len(self) - most, 0))
+        return f"<div>{notebooks.headline(repr(self)[1:-1])}{shown}</div>"
 
     def pairs(self, weights: bool = False, versions: bool = False) -> pa.Table:
         """The columns event (row number in the batch) and subscription (id), and, if asked for, its weight and version;

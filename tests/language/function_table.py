@@ -1,4 +1,4 @@
-"""The table of functions as LANGUAGE.md shows it: `python tests/language/function_table.py` prints it."""
+"""The table of functions as docs/language.md shows it: `python tests/language/function_table.py` prints it."""
 
 from __future__ import annotations
 

@@ -3,8 +3,8 @@
     python tests/language/functions_judge.py [expressions] [seed]
 
 A value is computed by the plain forms (dibs.language.functions) and by Spark, from the same rows. What Spark raises an
-error for is NULL here: its try_ functions are asked where there is one. What differs by design (LANGUAGE.md) is left
-out: see `Judge.value` and the signatures.
+error for is NULL here: its try_ functions are asked where there is one. What differs by design (docs/language.md) is
+left out: see `Judge.value` and the signatures.
 """
 
 from __future__ import annotations

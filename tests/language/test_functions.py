@@ -69,7 +69,7 @@ def test_constants_that_are_null_are_told(text: str) -> None:
 
 
 def test_the_page_lists_all_functions() -> None:
-    page = (Path(__file__).parents[2] / "LANGUAGE.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "language.md").read_text()
     assert table_of_functions() in page, "python tests/language/function_table.py prints what belongs there"
 
 

@@ -1,5 +1,5 @@
-"""Every command of SERVICE.md and DELIVERY.md is run as it stands there, by bash, in the order of the pages, against a
-service. Only what a reader has to replace is replaced: the port, the token, the name of a token."""
+"""Every command of docs/service.md and docs/delivery.md is run as it stands there, by bash, in the order of the pages,
+against a service. Only what a reader has to replace is replaced: the port, the token, the name of a token."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from dibs.service.settings import DATABASE
 from dibs.service.tokens import create_token
 
 ROOT = Path(__file__).parents[2]
-PAGES = ("SERVICE.md", "DELIVERY.md")
+PAGES = ("service.md", "delivery.md")
 PROGRAMS = "dibs|curl|sqlite3|openssl|docker|pip|websocat|export"
 TOOLS = """
 set -eE
@@ -66,7 +66,7 @@ assert command == "install" and extra in metadata("dibs").get_all("Provides-Extr
 
 
 def page(name: str) -> str:
-    return (ROOT / name).read_text(encoding="utf-8")
+    return (ROOT / "docs" / name).read_text(encoding="utf-8")
 
 
 def blocks(name: str) -> list[str]:
@@ -228,7 +228,7 @@ def test_what_docker_compose_starts() -> None:
 
 
 def test_the_python_of_delivery() -> None:
-    [(block,)] = [re.findall(r"^```python\n(.*?)^```$", page("DELIVERY.md"), re.M | re.S)]
+    [(block,)] = [re.findall(r"^```python\n(.*?)^```$", page("delivery.md"), re.M | re.S)]
     body, now = b'{"delivery": "d-1"}', int(time.time())
     headers = {
         "webhook-id": "d-1",

@@ -124,7 +124,7 @@ def test_it_is_there_after_a_restart_and_in_every_process(tmp_path: Path) -> Non
 
 
 def test_a_backup_while_it_runs(tmp_path: Path) -> None:
-    """The three databases, as SERVICE.md says it."""
+    """The three databases, as docs/service.md says it."""
     with running(tmp_path / "searches") as served:
         client = served.client()
         put(client, "new", NEW, owner="shop")

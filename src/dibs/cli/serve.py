@@ -26,7 +26,7 @@ The folder is a durable matcher (Matcher.open, dibs catalog); it is made if it i
 in: the first start makes one for an admin and shows it once, `dibs token` makes others. --open asks for none, on
 loopback.
 
-GET /docs shows the API, SERVICE.md how to run it. Needs: pip install 'dibs[serve]'.
+GET /docs shows the API, docs/service.md how to run it. Needs: pip install 'dibs[serve]'.
 """
 
 

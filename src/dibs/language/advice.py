@@ -92,7 +92,7 @@ def refuse_function(name: Token) -> Refused:
     if advice is None:
         known = bring("dibs.language.functions").FUNCTIONS
         near = difflib.get_close_matches(name.word, filter(str.isidentifier, known), n=1, cutoff=0.8)
-        advice = f"did you mean {near[0]}?" if near else "LANGUAGE.md lists the functions that there are"
+        advice = f"did you mean {near[0]}?" if near else "docs/language.md lists the functions that there are"
     return Refused(f"the function {show_token(name)} is not supported", advice, name.start, name.end)
 
 

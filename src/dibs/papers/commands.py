@@ -111,18 +111,18 @@ def _measure(name: str, out: Path, scale: float, seed: int, seeds: int, gigabyte
 
 
 VERDICTS_HELP = """
-Judge every claim of the papers by results that were measured before, and write VERDICTS.md.
+Judge every claim of the papers by results that were measured before, and write verdicts.md.
 
 \b
     dibs bench all --scale 0.02 --seeds 3 --out figures
-    dibs bench verdicts --results figures --out VERDICTS.md
+    dibs bench verdicts --results figures --out verdicts.md
 """
 
 
 @app.command(help=VERDICTS_HELP)
 def verdicts(
     results: Annotated[Path, typer.Option(help="The folder of the results.", exists=True, file_okay=False)],
-    out: Annotated[Path, typer.Option(help="The page.")] = Path("VERDICTS.md"),
+    out: Annotated[Path, typer.Option(help="The page.")] = Path("verdicts.md"),
 ) -> None:
     from dibs.papers.experiments import standing
     from dibs.papers.experiments import verdicts as judging

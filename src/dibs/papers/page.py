@@ -2,8 +2,8 @@
 
     python -m dibs.papers.page FIGURES ROOT
 
-FIGURES is a folder that `dibs bench all` has filled, ROOT that of the sources: benchmarks/pages/papers.md,
-benchmarks/plots/papers and VERDICTS.md are written. Figures that FIGURES does not hold are named as missing.
+FIGURES is a folder that `dibs bench all` has filled, ROOT that of the sources: docs/laboratory/figures.md,
+docs/laboratory/verdicts.md and docs/plots/papers are written. Figures that FIGURES does not hold are named as missing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ HEAD = """# The figures of the papers, measured here
 Every figure and table of the evaluations of five papers on matching events against standing queries, measured again:
 OpIndex (PVLDB 2014), BE-Tree (SIGMOD 2011), PS-Tree (PVLDB 2018), Tatbul's profile matching (2001) and PB+tree (2004).
 All structures are in one process, over the same coded integers, and have found the same matches at every point.
-[VERDICTS.md](../../VERDICTS.md) says what becomes of the papers' claims.
+[The verdicts](verdicts.md) says what becomes of the papers' claims.
 
     dibs bench figure pstree-9a --scale 0.01       one figure, in a minute at most
     make papers                                    all, at the papers' sizes: many hours; goes on where it stopped
@@ -33,7 +33,7 @@ All structures are in one process, over the same coded integers, and have found 
   subscriptions is measured apart (the columns `read_s`, `code_s`, `code_bytes` of the results).
 - **Limits**: a structure at a point has 12 GB and 10 minutes of processor time; one that takes more has the reason in
   place of a figure.
-- **Data** that cannot be had are stand-ins: [`dibs.papers.workloads`](../../src/dibs/papers/workloads) says which, and
+- **Data** that cannot be had are stand-ins: `dibs.papers.workloads` says which, and
   how they were made. Generators follow the papers' descriptions.
 """
 
@@ -45,12 +45,12 @@ def list_measured(folder: Path) -> list[str]:
 
 def write(folder: Path, root: Path) -> list[Path]:
     """The page, its pictures and the verdicts; what was written."""
-    drawn = root / "benchmarks" / "plots" / "papers"
+    drawn = root / "docs" / "plots" / "papers"
     drawn.mkdir(parents=True, exist_ok=True)
     names, written = list_measured(folder), []
     for figure, own in pictures.group(names).items():
         written += pictures.draw([read(name, folder) for name in own], drawn / figure, ["svg"])
-    page, judged = root / "benchmarks" / "pages" / "papers.md", root / "VERDICTS.md"
+    page, judged = (root / "docs" / "laboratory" / name for name in ("figures.md", "verdicts.md"))
     page.write_text(write_page(folder, names))
     claims = [claim for claim in verdicts.CLAIMS if set(claim.experiments) <= set(names)]
     found = verdicts.judge_all(folder, claims)

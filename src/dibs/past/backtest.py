@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from itertools import repeat
 from typing import Any, NamedTuple, overload
 
+from dibs import notebooks
 from dibs.arguments import OnError, check_callable, check_number, check_on_error, check_text, check_threads
 from dibs.coding.events import WantedNames
 from dibs.coding.values import EventProblem
@@ -87,6 +88,19 @@ class Backtest:
             lines += [f"    event {example.event}: {show_row(example.values)}" for example in self.examples]
         return "\n".join(lines)
 
+    def _repr_html_(self) -> str:
+        parts = [
+            notebooks.headline(f"{self.expression}: {self.count:,} of {self.events:,} events ({share(self.rate)})")
+        ]
+        parts.append(notebooks.lines_of(show_problems(self.problems, self.problem_count)))
+        parts.append("" if self.why is None else notebooks.lines_of(self.why.lines))
+        if self.histogram is not None:
+            parts.append(notebooks.chart(self.histogram.starts, self.histogram.counts))
+        if self.examples:
+            rows = [(example.event, show_row(example.values)) for example in self.examples]
+            parts.append(notebooks.table(("event", "for example"), rows))
+        return f"<div>{'<br>'.join(filter(None, parts))}</div>"
+
 
 class Backtests(dict[Hashable, Backtest]):
     """The results of several expressions, by id or (where a list was given) by place."""
@@ -100,6 +114,14 @@ class Backtests(dict[Hashable, Backtest]):
         for result in list(self.values())[:1]:  # the problems are the same for all
             lines += show_problems(result.problems, result.problem_count)
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        most = max((result.rate for result in self.values()), default=0.0) or 1.0
+        rows = [
+            (str(id), result.count, share(result.rate), notebooks.Bar(result.rate / most), result.expression)
+            for id, result in self.items()
+        ]
+        return notebooks.table(("", "events", "share", "", "expression"), rows)
 
 
 @overload

@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from dibs import notebooks
 from dibs.arguments import OnError, check_callable, check_number, check_on_error, check_text
 from dibs.coding.events import WantedNames
 from dibs.coding.values import EventProblem
@@ -136,6 +137,14 @@ class Replay:
             shown = ", ".join(map(str, silent[:10])) + (", ..." if len(silent) > 10 else "")
             lines.append(f"  {len(silent):,} never matched: {shown}")
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        first, *rest = str(self).split("\n")
+        best = self.busiest()
+        rows = [(str(id), count, notebooks.Bar(count / best[0][1])) for id, count in best]
+        silent = [line.strip() for line in rest if "never matched" in line]
+        shown = notebooks.table(("the busiest", "events", ""), rows)
+        return f"<div>{notebooks.headline(first)}{shown}{notebooks.lines_of(silent)}</div>"
 
 
 def replay_batches(

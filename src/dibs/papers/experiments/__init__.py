@@ -5,7 +5,7 @@ experiment.py   what an experiment is; pstree.py, opindex.py, betree.py, tatbul.
 measure.py      how one point is measured, and how much it may take
 results.py      points to files, and back; pictures.py: to pictures
 claims.py       what a claim is; claims_*.py: those of each paper; whys.py: why one fails;
-                verdicts.py: results to VERDICTS.md
+                verdicts.py: results to verdicts.md
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Results to VERDICTS.md: every claim of the papers, whether it holds here, by which figures, and why not."""
+"""Results to verdicts.md: every claim of the papers, whether it holds here, by which figures, and why not."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ HEAD = f"""# What the papers claim, and what comes out here
 
 Every claim that the evaluations of the five papers make in words, in ours, judged by the experiments of the same
 figure on one machine, on the same data, at the sizes that stand beside each. `dibs bench verdicts` writes this page
-from the results of the figures in [benchmarks/pages](benchmarks/pages/papers.md).
+from the results of the figures in [the figures](figures.md).
 
 The rules. A factor that a paper gives is reached where the logarithm of the measured one is {MARGIN:g} of the
 logarithm of the paper's: 1,000 times at {1000**MARGIN:.0f}, ten times at {10**MARGIN:.1f}, twice at
