@@ -50,7 +50,12 @@ JOINED = (
     "EXISTS d (d.user = user AND d.price < price) AND price < {0}",
     "price < (SELECT MIN(d.price) FROM history d WHERE d.user = user) AND price > {0}",
 )
-STREAMS = {"alone": (0, None), "changes": (100, None), "history": (0, History()), "retain": (0, History(retain=RETAINED))}
+STREAMS = {
+    "alone": (0, None),
+    "changes": (100, None),
+    "history": (0, History()),
+    "retain": (0, History(retain=RETAINED)),
+}
 TICK = os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
 
@@ -337,7 +342,7 @@ def run_stream(spark: Any, folder: Path, options: argparse.Namespace) -> None:
         expressions = [(s.id, s.expression) for s in (matcher.get(i) for i in range(1_000))]
         del work
         for name in options.streams:
-            changes, history = STREAMS[name]
+            history = STREAMS[name][1]
             if history is not None and not matcher.joins:
                 matcher.add_many((10**9 + i, JOINED[i % 2].format(10 * i)) for i in range(100))
                 matcher.compact()

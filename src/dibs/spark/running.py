@@ -1,5 +1,5 @@
-"""A running stream: Spark's query, and what Dibs knows of its batches. And a batch that is cut off because its stream is
-stopped, told to Spark in words that it understands.
+"""A running stream: Spark's query, and what Dibs knows of its batches. And a batch that is cut off because its stream
+is stopped, told to Spark in words that it understands.
 
 Spark looks through the text of what Python raises, by a regular expression, for the name of an interruption, and if the
 text is as long as a stack of Java, that search overflows the stack of the stream's thread, which dies of it with 1,024

@@ -1,5 +1,5 @@
-"""A job file to a JobFile. All that is wrong with it is told at once, each key with the nearest name that there is. What
-each part may have, of which type, what for, stands once (`dibs pipeline keys` prints it)."""
+"""A job file to a JobFile. All that is wrong with it is told at once, each key with the nearest name that there is.
+What each part may have, of which type, what for, stands once (`dibs pipeline keys` prints it)."""
 
 from __future__ import annotations
 
