@@ -10,13 +10,13 @@ import pkgutil
 import re
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 import dibs
-from dibs import thresholds
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -26,8 +26,8 @@ FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 def blocks(page: str, language: str) -> list[tuple[int, str]]:
     """(line, text) of the fenced blocks of a language."""
     text = (ROOT / page).read_text(encoding="utf-8")
-    found = re.finditer(rf"^```{language}\n(.*?)^```$", text, re.M | re.S)
-    return [(text.count("\n", 0, m.start()) + 2, m[1]) for m in found]
+    found = re.finditer(rf"^( *)```{language}\n(.*?)^\1```$", text, re.M | re.S)
+    return [(text.count("\n", 0, m.start()) + 2, textwrap.dedent(m[2])) for m in found]
 
 
 def python_blocks(page: str, of_spark: bool) -> list[tuple[int, str]]:
@@ -179,9 +179,3 @@ def test_architecture_names_every_file():
     for file in sorted((ROOT / "src/dibs").rglob("*.py")):
         if file.name != "__init__.py":
             assert file.name in text, f"ARCHITECTURE.md does not mention {file.relative_to(ROOT)}"
-
-
-def test_architecture_lists_every_threshold():
-    text = (ROOT / "ARCHITECTURE.md").read_text()
-    listed = text.split("<!-- begin thresholds -->\n")[1].split("\n<!-- end thresholds -->")[0]
-    assert listed == thresholds.table(), "print it by: python -m dibs.thresholds"

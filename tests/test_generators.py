@@ -21,7 +21,7 @@ from dibs.papers.workloads.generators import GENERATORS
 from dibs.papers.workloads.independent import Independent, NormalForms
 from dibs.papers.workloads.intervals import Intervals, Profiles, find_width, measure_overlap
 from dibs.papers.workloads.products import LARGEST, Ads, Products
-from dibs.papers.workloads.words import ARTICLE, TWEET, Keywords, Prefixes, QGrams, make_vocabulary
+from dibs.papers.workloads.words import ARTICLE, TWEET, Keywords, Prefixes, QGrams, make_vocabulary, split_words
 
 OPERATORS = re.compile(r"(<>|<=|>=|=|<|>|BETWEEN|NOT IN|IN|STARTSWITH)")
 
@@ -87,8 +87,7 @@ def test_no_conjunction_and_no_event_has_an_attribute_twice(name):
     workload = GENERATORS[name](subscriptions=300, events=20)
     for text in texts(workload) if name != "normal-forms" else ():
         names = re.findall(r"\b((?:a|n|s)\d+|kw_[a-z]+|q_[a-z]{2})\b", text)
-        if name != "keywords" or workload.operator != "split":
-            assert len(names) == len(set(names)) > 0, text
+        assert len(names) == len(set(names)) > 0, text
     for attributes in workload.event_batch()["attributes"].to_pylist():
         names = re.findall(r'"(\w+)":', attributes) if isinstance(attributes, str) else [key for key, _ in attributes]
         assert len(names) == len(set(names)) > 0
@@ -209,10 +208,14 @@ def test_keywords_and_documents(length):
 
 
 def test_split_keywords():
-    workload = Keywords(2_000, 50, operator="split", document_size=100)
-    pairs = {f"{a}{v}" for a, v in re.findall(r"kw_(\w+) = '(\w+)'", " ".join(texts(workload)))}
-    assert {"except", "functi"} <= pairs  # except is halved, of function the first six letters are taken
-    assert match_share(workload) > 0
+    """The dimensions and sizes of PS-Tree's query log (section 7.3): all that three letters make."""
+    workload = Keywords(4_000, 400, operator="split", document_size=93.07)
+    assert workload.space == 26**3 == len(split_words()[0])
+    assert np.mean(sizes(workload)) == pytest.approx(2.78, abs=0.05)
+    assert np.mean([len(event) for event in events(workload)]) == pytest.approx(93.07, rel=0.05)
+    named = {name for event in events(workload) for name in event}
+    assert {"kw_exc", "kw_fun"} <= named and all(re.fullmatch("kw_[a-z]{3}", name) for name in named)
+    assert len(named) > 5_000 and match_share(workload) > 0
 
 
 def test_a_vocabulary_begins_with_the_words_of_the_text():

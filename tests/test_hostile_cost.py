@@ -6,6 +6,7 @@ times as long, and a third of that is allowed. Longer, over all ways in and stru
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from random import Random
@@ -25,7 +26,7 @@ from dibs.matcher import Matcher
 from dibs.plain import NeedsEngine
 from dibs.reference import is_like, matches
 from dibs.reference.predicates import ANY_CHARACTER, ANY_TEXT, like_tokens
-from dibs.thresholds import using
+from dibs.tuning import using
 from hostile_cost import EVENTS, KINDS, WAYS
 from plain_matchers import plain_matching
 
@@ -90,6 +91,28 @@ def patterns() -> Any:
 @pytest.mark.parametrize("event", ["many_words", "words_backwards", "one_letter"])
 def test_very_many_patterns_in_one_string(event: str, patterns: Any) -> None:
     assert_grows_in_proportion(patterns.match, EVENTS[event], 30_000)
+
+
+COUNTED = "(SELECT COUNT(*) FROM history d WHERE {}) = 1"
+
+
+@pytest.mark.parametrize("test", ["d.a = a", "d.s = s", "d.g = g AND d.n > n", "d.g = g AND d.n <> n AND d.a = a"])
+def test_joins_with_documents_as_long_as_the_event(test: str) -> None:
+    """Values of documents times values of an event are not compared, nor stretches of an index taken for each."""
+
+    def match(size: int) -> float:
+        odd, some = [*range(1, size, 2)], [7] * (size // 2)
+        documents = [{"g": 1, "n": i} for i in range(size // 10)]
+        documents += [{"g": 1, "a": list(range(0, size, 2)), "s": [f"w{i:05}" for i in range(0, size, 4)]}]
+        event = {"g": 1, "n": odd, "a": [*odd, *some], "s": [f"w{i:05}" for i in some] + [f"v{i}" for i in odd]}
+        with Matcher() as m:
+            m.add(1, COUNTED.format(test))
+            m.history.load(documents)
+            text = json.dumps(event).encode()
+            assert m.match(text) == []
+            return seconds(lambda: m.match(text))
+
+    assert match(30_000) < STEEP * match(3_000)
 
 
 def test_explaining_lists_of_constants() -> None:

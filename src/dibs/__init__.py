@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from dibs.client import Client, ServedMatches, ServiceError
+    from dibs.coding.expressed import Event
     from dibs.coding.values import EventProblem, Range
     from dibs.errors import (
         ArgumentError,
@@ -61,6 +62,7 @@ __all__ = [
     "DamagedError",
     "DibsError",
     "DuplicateId",
+    "Event",
     "EventError",
     "EventProblem",
     "Explanation",
@@ -96,6 +98,7 @@ __all__ = [
 
 _HOMES = {
     "dibs.client": ("Client", "ServedMatches", "ServiceError"),
+    "dibs.coding.expressed": ("Event",),
     "dibs.coding.values": ("EventProblem", "Range"),
     "dibs.explain": ("Explanation",),
     "dibs.history.history": ("History",),

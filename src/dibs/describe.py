@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 from dibs.coding.computed.forms import may_be_last
+from dibs.coding.computed.splitting import RESIDUAL_MENTIONS
 from dibs.language.joins import paths_of
 from dibs.language.scalars import scalar_of, text_of
 from dibs.language.table import Facet
 from dibs.segments.segment import Segment
 from dibs.segments.state import State
 from dibs.segments.upkeep import Upkeep
-from dibs.thresholds import thresholds
 
 
 def describe(state: State, upkeep: Upkeep) -> dict[str, Any]:
@@ -62,7 +62,7 @@ def _describe_computed(segment: Segment) -> list[str]:
         few = [
             text_of(scalar_of(name))
             for name in names
-            if mentions[segment.domains.number_of[name, Facet.VALUE]] < thresholds.residual_mentions
+            if mentions[segment.domains.number_of[name, Facet.VALUE]] < RESIDUAL_MENTIONS.value
         ]
         if few:
             said = f"{len(few):,}, {few[0]} among them"

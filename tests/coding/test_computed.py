@@ -26,7 +26,7 @@ from dibs.language.present import read_now
 from dibs.language.scalars import Call, Field, Interval, Scalar, Value, fields_of
 from dibs.language.sql import parse
 from dibs.reference import evaluate
-from dibs.thresholds import smallest, using
+from dibs.tuning import smallest, using
 
 MORNING = dt.datetime(2024, 2, 29, 9, 30)
 EVENTS: list[dict[str, Any]] = [

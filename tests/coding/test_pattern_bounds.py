@@ -19,7 +19,7 @@ from dibs.coding.patterns.regexes import KEPT_LARGE, KEPT_SMALL, Group, Regexes
 from dibs.language.like import like_regex
 from dibs.language.regex import LARGE_PROGRAM, MAX_PROGRAM, compile_regex, program_size
 from dibs.matcher import Matcher
-from dibs.thresholds import using
+from dibs.tuning import using
 
 PATTERNS = ["b+", "(?i)É", "[^a]", r"\bab\b", r"\p{L}{2}", "x{0,30}y", "[ab]{2}", r"^\w+$", r"\d"]  # none needs a text
 

@@ -17,7 +17,7 @@ from dibs.language.expression import Like, RLike, StringTest
 from dibs.language.like import like_regex
 from dibs.language.printer import to_sql
 from dibs.reference import is_like, matches
-from dibs.thresholds import using
+from dibs.tuning import using
 
 
 @given(st.lists(likes, unique=True, max_size=12), st.lists(strings, max_size=6), PATTERN_THRESHOLDS)

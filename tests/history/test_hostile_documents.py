@@ -13,7 +13,8 @@ import dibs
 from dibs.coding.events import read_events
 from dibs.history.coded.columns import DocumentSnapshot, Texts
 from dibs.history.coded.indexes import IndexKey
-from dibs.thresholds import using
+from dibs.reference import matches
+from dibs.tuning import using
 
 NAMES = "abcde"
 ALL = " AND ".join(f"d.{name} = {name}" for name in NAMES)
@@ -49,6 +50,82 @@ def test_documents_with_several_long_arrays(size: int, entries: int) -> None:
         assert [m.match({**event, "n": 68}) for event in events] == right
         assert list(m.match_batch([{**event, "n": 68} for event in events])) == right
         assert len(set(map(tuple, right))) > 2
+
+
+ASKED = [f"d.a {operator} a" for operator in ("=", "<>", "<", "<=", ">", ">=")] + [
+    "d.at > at - INTERVAL 2 DAYS",
+    "d.at <= at",
+    f"d.a NOT IN (1, 7, 3, 2.5, {2**53 + 1})",
+    "d.b IN (9, 3, 'w', 5)",
+    "d.b = a AND d.a <> b",
+]
+ABOUT = [
+    "EXISTS d (d.k = k AND {})",
+    "FORALL d (d.k <> k OR {})",
+    "(SELECT COUNT(*) FROM history d WHERE d.k = k AND {}) = 1",
+]
+COMPARED = [
+    "a {} (SELECT MAX(d.a) FROM history d WHERE d.k = k)",
+    "a {} (SELECT MAX_BY(d.b, d.n) FROM history d WHERE d.k = k)",
+]
+
+
+def _values(random: Random) -> list[Any]:
+    base = random.randrange(50)
+
+    def value() -> Any:
+        n = random.randrange(base, base + 20)
+        odd = [
+            n + 0.5,
+            random.random() < 0.5,
+            2**53 + n % 3,
+            f"w{n:07}",
+            f"w{n:08}",
+            f"{n}\u00fc",
+            f"2024-02-{n % 30:02}",
+        ]
+        return random.choice([n, n, n, random.choice(odd), random.choice([*odd, float("nan"), float("-inf"), ""])])
+
+    return [value() for _ in range(random.choice([0, 1, 1, 2, 3, 9, 40]))]
+
+
+def _event(random: Random, number: int) -> dict[str, Any]:
+    found = {"k": number % 16, "n": number} | {name: _values(random) for name in "ab"}
+    found["at"] = [f"2024-02-{random.randrange(1, 30):02}" for _ in range(random.choice([0, 1, 2, 9]))]
+    return found if random.random() < 0.8 else found | {"a": [*map(int, range(number % 7 + 1, 40, number % 5 + 1))] * 3}
+
+
+def _with_ranges(random: Random, event: dict[str, Any]) -> dict[str, Any]:
+    low = random.randrange(-3, 60)
+    some = [
+        dibs.Range(low, low + 5),
+        dibs.Range(low - 1, low + 2),
+        dibs.Range(low + 1, low + 9),
+        dibs.Range("w0000050", None),
+    ]
+    return event | {"a": [*event["a"], *random.sample(some, random.randrange(1, 5))]}
+
+
+@pytest.mark.parametrize("tail", [0, 1_000])
+def test_values_of_any_number_and_kind(tail: int) -> None:
+    """Those of a test are in order, each kind for itself, and none is within another: as when each is looked at."""
+    random = Random(3)
+    texts = [about.format(asked) for asked in ASKED for about in ABOUT]
+    texts += [text.format(operator) for text in COMPARED for operator in ("=", "<>", "<", ">=")]
+    documents = [_event(random, n) for n in range(40)]
+    events = [_event(random, n) for n in range(40)]
+    events = [_with_ranges(random, event) if n % 3 == 0 else event for n, event in enumerate(events)]
+    events += [event | {"k": [*range(n, 81 + n)]} for n, event in enumerate(events[:9], 3)]
+    trees = [dibs.parse(text) for text in texts]
+    with using({"history_tail": tail}), dibs.Matcher() as m:
+        m.add_many(list(enumerate(texts)))
+        m.history.load(documents)
+        found = list(m.match_batch(events))
+    for event, ids in zip(events, found):
+        expected = [i for i, tree in enumerate(trees) if matches(tree, event, documents)]
+        assert ids == expected, (event, [texts[i] for i in set(ids) ^ set(expected)])
+    assert len(set(map(tuple, found))) > 30
+    assert {*range(len(texts))} == {id for ids in found for id in ids}
 
 
 def test_events_that_ask_for_more_groups_than_numbers_tell() -> None:

@@ -1,5 +1,5 @@
 """One suite for every index: the same pairs as a plain-Python twin, on everything that the coded model can say, and on
-every way that an index takes (dibs.thresholds)."""
+every way that an index takes (dibs.tuning)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from dibs.coding.clauses import Clauses, concatenate_clauses
 from dibs.coding.merge import move_clauses
 from dibs.index import INDEXES, options_of, takes
 from dibs.index.base import do_pending, options_in
-from dibs.thresholds import at_random, smallest, using
+from dibs.papers.structures.profiles import profiles_of
+from dibs.tuning import at_random, smallest, using
 
 NAMES = list(INDEXES)
 TATBUL = ("cluster", "interval", "hybrid", "segment-tree", "interval-tree")
@@ -39,6 +40,8 @@ VARIANTS = {
     "pstree by statistics": ("pstree", {"access": "statistics"}),
     "pstbloom by statistics": ("pstbloom", {"access": "statistics"}),
 }
+PUBLISHED = {f"{name}, published": (name, {"profile": "published"}) for name in NAMES if profiles_of(options_of(name))}
+VARIANTS |= PUBLISHED
 DYNAMIC = [name for name in NAMES if (part := takes(name)) and part.updates]
 DYNAMIC_VARIANTS = [name for name, (index, _) in VARIANTS.items() if index in DYNAMIC]
 SETTINGS = {"default": {}, "smallest": smallest(), "random 1": at_random(1), "random 2": at_random(2)}
@@ -54,7 +57,12 @@ PLACES = {
 }
 # Where the planner files clauses decides which of its structures sees them, so it has some settings more.
 NAMES_AND_SETTINGS = [(name, s) for name in NAMES for s in SETTINGS] + [("auto", s) for s in PLACES]
-NAMES_AND_SETTINGS += [(name, s) for name in VARIANTS for s in ("default", "smallest", "random 1")]
+NAMES_AND_SETTINGS += [
+    (name, s)
+    for name in VARIANTS
+    for s in ("default", "smallest", "random 1")
+    if s != "random 1" or name not in PUBLISHED
+]
 
 # Random cases grow with DIBS_EXAMPLES.
 FEWER = max(3 * settings.default.max_examples // 8, 3)

@@ -19,7 +19,7 @@ from dibs.language.sql import parse, validate
 from dibs.language.table import Op
 from dibs.language.templates import Kept, frame_of, pattern_of
 from dibs.language.text_kernels import read_alone
-from dibs.thresholds import thresholds
+from dibs.tuning import numbers
 
 TAKEN = [
     "a = 1",
@@ -110,7 +110,7 @@ def test_decimals_are_the_nearest_float(x):
 
 @pytest.mark.parametrize("shift", [0, 1, 3])
 def test_slices_nulls_and_several_chunks(shift, monkeypatch):
-    monkeypatch.setattr(thresholds, "texts_at_once", 2)
+    monkeypatch.setattr(numbers["texts_at_once"], "value", 2)
     texts = ["x = 0", "a = 1", None, "select = 3 AND b = 'y'", "b = 'x' OR c = 'y'", "", "a = 2", "a LIKE 'x_%'"]
     result = read(pa.array(texts).slice(shift))
     left = [t for t, taken in zip(texts[shift:], result.taken) if not taken]

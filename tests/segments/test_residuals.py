@@ -22,7 +22,7 @@ from dibs.language.scalars import Call, Field
 from dibs.language.sql import parse
 from dibs.matcher import Matcher
 from dibs.reference import matches
-from dibs.thresholds import using
+from dibs.tuning import using
 from settings import THRESHOLDS
 
 TEXTS = (

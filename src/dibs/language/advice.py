@@ -33,7 +33,6 @@ _FUNCTION_ADVICE = {
     **dict.fromkeys(["STARTS_WITH", "PREFIX"], "write STARTSWITH(attribute, 'text')"),
     **dict.fromkeys(["ENDS_WITH", "SUFFIX"], "write ENDSWITH(attribute, 'text')"),
     "CHARINDEX": "write LOCATE('text', attribute)",
-    "DATE_FORMAT": "compare the parts, as in YEAR(at) = 2024",
     "STRPOS": "write INSTR(attribute, 'text')",
 }
 

@@ -40,7 +40,9 @@ from dibs.language.sql import MAX_TOKENS
 from dibs.language.table import PredicateTable
 from dibs.language.templates import ComputedTemplate, Pattern, frame_of, pattern_of
 from dibs.language.text_kernels import read_texts
-from dibs.thresholds import thresholds
+from dibs.tuning import tuned
+
+TEXTS_AT_ONCE = tuned("texts_at_once", 1 << 14, 1, "texts", "that are read by one call of the kernel")
 
 
 @dataclass
@@ -59,7 +61,7 @@ def read(texts: pa.Array, progress: Callable[[int], None] | None = None) -> Read
     sizes = pc.binary_length(texts)
     if len(texts) and pc.max(sizes).as_py() > MAX_TOKENS:  # it may be beyond the limits: sql.parse counts
         texts = pc.if_else(pc.greater(sizes, MAX_TOKENS), "", texts)
-    chunk = thresholds.texts_at_once
+    chunk = TEXTS_AT_ONCE.value
     if len(texts) > chunk:
         _keep_freed_memory()
     filling, room = Filling(len(texts)), _Room()

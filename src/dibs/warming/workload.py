@@ -3,8 +3,8 @@
 No list of kernels or of their types is kept. The last part, `life`, is what users do, so whatever it leaves uncompiled
 nobody needs (tests/test_warming.py looks for kernels that were never reached). It runs by itself in the end and finds
 most of its kernels compiled by the other parts, which begin at different stages of the pipeline, with input that was
-made without the stages before: so they can run at once. All of it runs with the thresholds as they are and at their
-smallest, which leads small input through all paths.
+made without the stages before: so they can run at once. All of it runs with numbers (dibs.tuning) as they are and at
+their smallest, which leads small input through all paths.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from dibs.matcher import Matcher
 from dibs.past.backtest import backtest
 from dibs.segments.compile import compile_forms, compile_mixed, compile_texts, form_of
 from dibs.segments.id_lists import COUNT, IDS, NUMBER, Frame
-from dibs.thresholds import smallest, using
+from dibs.tuning import smallest, using
 
 SIMPLE = [
     "model = 'iphone5s' AND color = 'silver' AND price <= 580",

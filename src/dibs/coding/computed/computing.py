@@ -20,7 +20,9 @@ from dibs.coding.values import EventValues, Strings, Unreadable, without_names
 from dibs.jit.undisturbed import bring
 from dibs.language.present import Instants, read_clock
 from dibs.lazy import lazy
-from dibs.thresholds import thresholds
+from dibs.tuning import tuned
+
+FEW_COMPUTED = tuned("few_computed", 8, 0, "events", "whose computed values are made one by one, without columns")
 
 
 def compute(values: EventValues, names: ComputedNames, now: Instants = None) -> EventValues:
@@ -29,7 +31,7 @@ def compute(values: EventValues, names: ComputedNames, now: Instants = None) -> 
     values = without_names(values, names.is_computed)
     if names.present is not None:
         values = _with_present(values, names.present, read_clock() if now is None else now)
-    if values.events <= thresholds.few_computed:
+    if values.events <= FEW_COMPUTED.value:
         return compute_few(values, names)
     if names.by_events is not None:
         values = compute_few(values, names.by_events)

@@ -17,7 +17,11 @@ from dibs.language.expression import Kind
 from dibs.language.printer import CONDITION
 from dibs.language.scalars import is_computed
 from dibs.language.table import ACCEPT, REJECT, Facet, Op, PredicateTable
-from dibs.thresholds import thresholds
+from dibs.tuning import tuned
+
+RESIDUAL_MENTIONS = tuned(
+    "residual_mentions", 16, 1_000_000_000, "predicates", "of a segment on a value for every event to have it"
+)
 
 _ENDS = {
     Op.EQ: (True, True, False, False),  # whether there is a lower and an upper end, and whether each is open
@@ -51,7 +55,7 @@ class _TableTests:
             return
         mentions = np.bincount(table.attribute, minlength=len(table.attributes))
         is_rare = np.zeros(len(table.attributes), np.bool_)
-        is_rare[own] = mentions[own] < thresholds.residual_mentions
+        is_rare[own] = mentions[own] < RESIDUAL_MENTIONS.value
         self.row = np.repeat(np.arange(len(table)), np.diff(table.offsets))
         predicates = np.flatnonzero(is_rare[table.attribute])
         is_range = self._are_ranges(predicates).tolist()

@@ -173,7 +173,9 @@ class _DictReader:
         if code >= 0:
             try:
                 if isinstance(value, Range):
-                    self.ranges.append((self.event, code, read_range(value)))
+                    found = read_range(value)
+                    found = found if type(value) is Range else type(value)(found.lo, found.hi)  # see coding.expressed
+                    self.ranges.append((self.event, code, found))
                     return None
                 self._take(code, read_scalar(value))
                 return None

@@ -20,7 +20,7 @@ from dibs.history.coded.layout import (
     UNREADABLE,
     Result,
 )
-from dibs.history.coded.search_kernels import stands
+from dibs.history.coded.search_kernels import stands_to_any
 from dibs.history.coded.total_kernels import COUNT, IS_SECOND, end_total, start_total
 from dibs.jit.bits import bits_of_number, number_of_bits
 from dibs.jit.kernel import kernel, phase
@@ -51,11 +51,11 @@ def _compare_one(asked, j, e, kind, key, tie):
     elif not np.isnan(joins.factor[j]):
         return 0
     truth, base = 0, e * asked.slots + joins.slot[j]
-    for v in range(ops.at[base], ops.at[base + 1]):
-        if stands(asked.docs, ops, joins.operator[j], v, kind, key, tie, 0):
-            truth |= IS_TRUE
-        if stands(asked.docs, ops, joins.negated[j], v, kind, key, tie, 0):
-            truth |= IS_FALSE
+    first, last = ops.at[base], ops.at[base + 1]
+    if stands_to_any(asked.docs, ops, joins.operator[j], first, last, kind, key, tie, 0):
+        truth |= IS_TRUE
+    if stands_to_any(asked.docs, ops, joins.negated[j], first, last, kind, key, tie, 0):
+        truth |= IS_FALSE
     return truth
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from dibs.coding.domain import compare_bytes
 from dibs.history.coded.index_kernels import count_below, is_ranked
 from dibs.history.coded.layout import (
-    ANYTHING,
+    AT_MOST,
     EQUAL,
     FUNCTION_COUNT,
     FUNCTION_EXISTS,
@@ -23,6 +23,7 @@ from dibs.history.coded.layout import (
     FUNCTION_MIN,
     FUNCTION_SUM,
     INDEX,
+    LESS,
     NOT_NULL,
     RUN,
     SEVERAL,
@@ -263,23 +264,25 @@ def _narrow(asked, run, start, stop, c, base):
 @phase(inline=False)
 def _take_ranges(asked, run, start, stop, j, c, e, result):
     """The stretches of a group that the first test on the last column leaves, operand by operand; the other tests are
-    left to do. Whether that is enough."""
+    left to do. No entry is in two of them. Whether that is enough."""
     tests, ops, docs = asked.tests, asked.ops, asked.docs
     base, t = e * asked.slots, np.int64(asked.conjunctions.order[c])
     operator, offset = tests.operator[t], tests.offset[t]
-    has_ends = False
-    for k in range(operand_count(ops, tests, t, base)):
-        v = operand_of(ops, tests, t, base, k)
+    has_ends, done = False, start
+    first = operand_of(ops, tests, t, base, 0)
+    last = first + operand_count(ops, tests, t, base)
+    for v in range(first, last):
         if ops.kind[v] == UNREADABLE or (tests.is_timed[t] and ops.kind[v] != TIME):
             continue
-        low, high, middle = start, stop, stop
-        if ops.kind[v] == ANYTHING:
-            pass
-        elif operator != UNEQUAL:
-            low = lower_end(run, start, stop, docs, ops, operator, v, offset)
+        is_above = v > first and ops.kind[v - 1] == ops.kind[v]
+        is_below = v + 1 < last and ops.kind[v + 1] == ops.kind[v]
+        if is_below if operator == LESS or operator == AT_MOST else is_above and operator != EQUAL:
+            continue  # the greatest of a kind, or the least, says it for all
+        if operator != UNEQUAL:
+            low = lower_end(run, done, stop, docs, ops, operator, v, offset)
             high = upper_end(run, low, stop, docs, ops, operator, v, offset)
-            middle = high
-        elif ops.low[v] < 0 or ops.low[v] != ops.high[v]:
+            middle, done = high, high
+        elif is_below or ops.low[v] < 0 or ops.low[v] != ops.high[v]:
             low = search(run, start, stop, docs, ops, ops.kind[v], 0, BEFORE_KIND, offset)
             high = search(run, low, stop, docs, ops, ops.kind[v], 0, AFTER_KIND, offset)
             middle = high

@@ -24,7 +24,6 @@ BOOLEAN, NUMBER, STRING, TIME = (int(k) for k in (Kind.BOOLEAN, Kind.NUMBER, Kin
 UNREADABLE = 4  # there, and nothing is known of it
 MISSING = 5
 SEVERAL = 6  # of a document: an array; key is the place of its first value among the extra ones, tie their number
-ANYTHING = 7  # of an operand: whatever value the event might have
 
 # Operators of tests. EQUAL with several operands is IN, with an interval it is BETWEEN.
 EQUAL, UNEQUAL, LESS, AT_MOST, MORE, AT_LEAST, NOT_IN, IS_NULL, NOT_NULL, PATTERN, NEVER = range(11)
@@ -55,7 +54,10 @@ class Documents(NamedTuple):
 class Operands(NamedTuple):
     """What documents are compared with: first the constants of the joins, then the values of events by event and slot.
     Operand v is of kind[v], from the end low[v] to the end high[v] (-1: without one; the same: one value). Ends are
-    places in key, tie, start and stop, the last two in data."""
+    places in key, tie, start and stop, the last two in data.
+
+    Those of one test, or slot, are in order, by kind and low end, and of one kind each ends above those before it: so
+    one search finds what stands in a relation to any of them, however many there are."""
 
     kind: NDArray[np.uint8]
     low: NDArray[np.int32]

@@ -8,6 +8,7 @@ import numpy as np
 
 from dibs.coding.values import EventValues
 from dibs.history.coded.columns import TIMED, DocumentSnapshot, long_form
+from dibs.history.coded.known import Ints
 from dibs.history.coded.layout import STRING, Operands
 from dibs.history.coded.program import Compiled, Ends, ends_of
 from dibs.history.keys import BOOLEAN, NUMBER, TIME, TOP, Cell, Span, span_of
@@ -37,9 +38,13 @@ def operands_of(values: EventValues, compiled: Compiled, constants: Ends, snapsh
         )
     place = event * max(len(slots), 1) + slot
     order = np.argsort(place, kind="stable")
+    counts = np.bincount(place, minlength=values.events * len(slots))
+    if counts.max(initial=0) > 1:
+        order = _in_order(place * 8 + kind, low - first, high - first, own, order, counts[place[order]] > 1)
+        counts = np.bincount(place[order], minlength=values.events * len(slots))
     at = np.zeros(values.events * len(slots) + 1, np.int64)
     if len(slots):
-        np.cumsum(np.bincount(place, minlength=values.events * len(slots)), out=at[1:])
+        np.cumsum(counts, out=at[1:])
     shift = len(constants.data)
     return Operands(
         np.append(compiled.kind, kind[order]),
@@ -53,6 +58,22 @@ def operands_of(values: EventValues, compiled: Compiled, constants: Ends, snapsh
         np.append(constants.data, own.data),
         at + len(compiled.kind),
     )
+
+
+def _in_order(group: Ints, low: Ints, high: Ints, ends: Ends, order: Ints, is_several: Ints) -> Ints:
+    """The order of operands by place, and in one place as layout.Operands says, without those that others contain.
+    group: the place and, in the last 3 bits, the kind. low, high: places among the ends; below 0: there is none."""
+    several = order[is_several]
+    n, own = len(several), group[several]
+    low, high = low[several], high[several]
+    rank = ends.ranks(np.append(own, own) & 7, np.maximum(np.append(low, high), 0))
+    lows, highs = np.where(low < 0, -1, rank[:n]), np.where(high < 0, 2 * n, rank[n:])
+    by_low = np.lexsort((-highs, lows, own))
+    is_first = np.diff(own[by_low], prepend=-1) > 0
+    end = np.cumsum(is_first) * (2 * n + 1) + highs[by_low]
+    is_kept = np.append(True, end[1:] > np.maximum.accumulate(end)[:-1])
+    order = np.append(order[~is_several], several[by_low[is_kept]])
+    return order[np.argsort(group[order], kind="stable")]
 
 
 def _with_ranges(

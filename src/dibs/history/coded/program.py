@@ -15,6 +15,8 @@ from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dibs.history.coded.columns import DocumentSnapshot, order_bits, read_as_times
@@ -226,7 +228,7 @@ class Builder:
                 self._constant(literal_cell(constant))
             case In(_, literals, negated, null):
                 operator = (NEVER if null else NOT_IN) if negated else EQUAL
-                for cell in dict.fromkeys(map(literal_cell, literals)):
+                for cell in sorted({literal_cell(literal) for literal in literals}, key=_in_order):
                     self._constant(cell)
             case Between(_, low, high):
                 ends = literal_cell(low), literal_cell(high)
@@ -246,6 +248,15 @@ class Builder:
         return self.slots.setdefault(name, len(self.slots))
 
 
+def _number(value: Any) -> tuple[float, int]:
+    return (np.inf, 1) if value is TOP else number_key(value)
+
+
+def _in_order(cell: Cell) -> Any:
+    kind, value = cell
+    return kind, _number(value) if kind == NUMBER else value
+
+
 class Ends(NamedTuple):
     """Values by themselves: key, tie, and where their texts are."""
 
@@ -260,13 +271,35 @@ class Ends(NamedTuple):
         strings = np.flatnonzero(kind == STRING)
         if not len(strings):
             return self
-        starts, stops = self.start[strings], self.stop[strings]
-        sizes = stops - starts
+        key, tie = self.key.copy(), self.tie.copy()
+        key[strings], tie[strings] = snapshot.texts.find(*self._texts(strings))
+        return self._replace(key=key, tie=tie)
+
+    def ranks(self, kind: NDArray[Any], places: NDArray[Any]) -> NDArray[np.int64]:
+        """The rank of the value at each of these places, which is of this kind; equal ones have one."""
+        key, tie = self.key[places], self.tie[places]
+        strings = np.flatnonzero(kind == STRING)
+        if len(strings):
+            offsets, data = self._texts(places[strings])
+            texts = pa.LargeBinaryArray.from_buffers(
+                pa.large_binary(), len(strings), [None, pa.py_buffer(offsets), pa.py_buffer(data)]
+            )
+            key[strings], tie[strings] = 0, pc.rank(texts, "ascending", tiebreaker="dense").to_numpy()
+        order = np.lexsort((tie, key, kind))
+        is_new = np.zeros(len(order), np.bool_)
+        for each in (kind, key, tie):
+            is_new[1:] |= np.diff(each[order]) != 0
+        rank = np.empty(len(order), np.int64)
+        rank[order] = np.cumsum(is_new)
+        return rank
+
+    def _texts(self, places: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+        """Offsets and bytes."""
+        starts = self.start[places]
+        sizes = self.stop[places] - starts
         offsets = np.append(0, np.cumsum(sizes))
         data = self.data[np.repeat(starts - offsets[:-1], sizes) + np.arange(offsets[-1])]
-        key, tie = self.key.copy(), self.tie.copy()
-        key[strings], tie[strings] = snapshot.texts.find(offsets, np.ascontiguousarray(data))
-        return self._replace(key=key, tie=tie)
+        return offsets, np.ascontiguousarray(data)
 
 
 def ends_of(cells: Sequence[Cell]) -> tuple[NDArray[np.uint8], Ends]:
@@ -278,7 +311,7 @@ def ends_of(cells: Sequence[Cell]) -> tuple[NDArray[np.uint8], Ends]:
     start = np.append(0, stop[:-1]).astype(np.int64)[: len(cells)]
     for i, (of, value) in enumerate(cells):
         if of == NUMBER:
-            near, rest = (np.inf, 1) if value is TOP else number_key(value)
+            near, rest = _number(value)
             key[i], tie[i] = order_bits(np.array([near]))[0], rest
         elif of != STRING:
             key[i] = int(value)

@@ -9,7 +9,6 @@ import numpy as np
 from dibs.coding.domain import compare_bytes
 from dibs.history.coded.index_kernels import mix
 from dibs.history.coded.layout import (
-    ANYTHING,
     AT_LEAST,
     AT_MOST,
     EQUAL,
@@ -61,9 +60,7 @@ def compare_end(docs, ops, kind, key, tie, i, offset):
 @phase
 def stands(docs, ops, operator, v, kind, key, tie, offset):
     """Whether a document's value stands in the relation to operand v, or to some value of its interval."""
-    if kind != ops.kind[v]:
-        return ops.kind[v] == ANYTHING and kind < UNREADABLE
-    if kind >= UNREADABLE:
+    if kind != ops.kind[v] or kind >= UNREADABLE:
         return False
     low, high, is_open = ops.low[v], ops.high[v], ops.is_open[v]
     if operator == UNEQUAL:
@@ -82,6 +79,49 @@ def stands(docs, ops, operator, v, kind, key, tie, offset):
 
 
 @phase
+def _first_of_kind(ops, first, last, kind):
+    """The first of these operands that is of this or a later kind."""
+    while first < last:
+        middle = (first + last) >> 1
+        if ops.kind[middle] < kind:
+            first = middle + 1
+        else:
+            last = middle
+    return first
+
+
+@phase(inline=False)
+def _stands_to_several(docs, ops, operator, first, last, kind, key, tie, offset):
+    first = _first_of_kind(ops, first, last, kind)
+    last = _first_of_kind(ops, first, last, kind + 1)
+    if last - first < 2:
+        return first < last and stands(docs, ops, operator, first, kind, key, tie, offset)
+    if operator == UNEQUAL:
+        return kind < UNREADABLE
+    if operator == LESS or operator == AT_MOST:
+        return stands(docs, ops, operator, last - 1, kind, key, tie, offset)
+    if operator == MORE or operator == AT_LEAST:
+        return stands(docs, ops, operator, first, kind, key, tie, offset)
+    below, above = first, last  # the last one that does not begin above the value is the only one that may have it
+    while above - below > 1:
+        middle = (below + above) >> 1
+        low = ops.low[middle]
+        if low >= 0 and compare_end(docs, ops, kind, key, tie, low, offset) < 0:
+            above = middle
+        else:
+            below = middle
+    return stands(docs, ops, operator, below, kind, key, tie, offset)
+
+
+@phase
+def stands_to_any(docs, ops, operator, first, last, kind, key, tie, offset):
+    """Whether a document's value stands in the relation to one of these operands, which are those of a test or slot."""
+    if last - first == 1:
+        return stands(docs, ops, operator, first, kind, key, tie, offset)
+    return last > first and _stands_to_several(docs, ops, operator, first, last, kind, key, tie, offset)
+
+
+@phase
 def passes_value(docs, ops, tests, t, base, kind, key, tie):
     """Whether one value of a document passes a test. base: the first slot of the event."""
     operator = tests.operator[t]
@@ -96,16 +136,12 @@ def passes_value(docs, ops, tests, t, base, kind, key, tie):
     if slot >= 0:
         first, last = ops.at[base + slot], ops.at[base + slot + 1]
     if operator == NOT_IN:
-        for v in range(first, last):
-            if kind != ops.kind[v] or stands(docs, ops, EQUAL, v, kind, key, tie, 0):
-                return False
-        return kind < UNREADABLE
+        if kind >= UNREADABLE or (first < last and (ops.kind[first] != kind or ops.kind[last - 1] != kind)):
+            return False
+        return not stands_to_any(docs, ops, EQUAL, first, last, kind, key, tie, 0)
     if tests.is_timed[t] and kind != TIME:
         return False
-    for v in range(first, last):
-        if stands(docs, ops, operator, v, kind, key, tie, tests.offset[t]):
-            return True
-    return False
+    return stands_to_any(docs, ops, operator, first, last, kind, key, tie, tests.offset[t])
 
 
 @phase

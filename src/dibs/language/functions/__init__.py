@@ -20,6 +20,7 @@ from dibs.language.functions import (  # they declare themselves
     numbers,
     places,
     texts,
+    time_formats,
     times,
 )
 from dibs.language.functions.arrays import TooManyTrials, Trials
@@ -43,6 +44,7 @@ __all__ = [
     "numbers",
     "places",
     "texts",
+    "time_formats",
     "times",
 ]
 

@@ -128,6 +128,13 @@ def reverse(text: str) -> str:
     return text[::-1]
 
 
+@function("REPEAT", "S N", "S", "the text so many times, one behind the other")
+def repeat(text: str, times: Number) -> str | None:
+    if not is_integer(times) or len(text) * max(times, 0) > max(LONGEST, len(text)):
+        return None
+    return text * max(int(times), 0)
+
+
 @function("LPAD", "S N S?", "S", "the text with so many characters: filled on the left, or cut")
 def pad_left(text: str, size: Number, by: str = " ") -> str | None:
     added = _padding(text, size, by)

@@ -1,8 +1,8 @@
 """What the papers claim in words, as data: a claim is a statement and checks on the results of experiments.
 
 A check compares structures (`best`, `less`, `rank`) or follows one along the x-axis (`rises`, `falls`, `steady`). It
-says what was measured, and one that fails says why by the counters of those it compared (whys). `auto` is no party to
-any claim. The rules, for all of them:
+says what was measured, and one that fails says why by the counters of those it compared (whys). Claims are of the
+structures as published: `auto`, and what structures became here, is no party to any. The rules, for all of them:
 
     A factor that a paper gives is reached where the logarithm of the measured one is MARGIN of the logarithm of the
     paper's: 1,000 times at 126, ten times at 5, twice at 1.6. Where it gives none, NOISE is what counts as a
@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from dibs.papers.experiments.experiment import OURS_TOO
 from dibs.papers.experiments.results import Result
 from dibs.papers.experiments.whys import counters, explain, explain_change, number, say_where, steps_of
 
@@ -127,7 +128,7 @@ def best(
         for place, value in enumerate(result.values):
             if not where(value):
                 continue
-            rivals = {o: result.at(o, value, measure) for o in among or result.labels if o not in (label, OURS)}
+            rivals = {o: result.at(o, value, measure) for o in among or _list_parties(result) if o != label}
             known = {name: found for name, found in rivals.items() if found is not None}
             winner = min(known, key=lambda name: known[name], default=label)
             small = too_small(result, (label, winner), (place,), measure)
@@ -309,6 +310,11 @@ def alike(experiment: str, a: str, b: str, measure: str = "match_us", at: int = 
         return Outcome(passed, figure, "" if passed else explain(result, result.values[at], a, b, measure))
 
     return Check(experiment, judge)
+
+
+def _list_parties(result: Result) -> list[str]:
+    """The structures as published."""
+    return [label for label in result.labels if label != OURS and not label.endswith(OURS_TOO)]
 
 
 def _what(measure: str) -> str:

@@ -19,7 +19,7 @@ from dibs.papers.experiments.claims import (
 PAPER = "OpIndex"
 ALL = ("k-index", "BE-Tree", "OpIndex-BS", "OpIndex")
 OTHERS = ("k-index", "BE-Tree")
-PUBLISHED = "BE-Tree, one attribute at a time"
+PUBLISHED = "BE-Tree"
 
 
 def _claim(name: str, section: str, statement: str, *checks: Check) -> Claim:

@@ -1,9 +1,10 @@
 """An experiment: one figure or table of a paper, as data.
 
 It varies one parameter of a workload and measures the same structures at each of its values: those of the paper, as
-published, and `auto`. A scale says which share of the paper's sizes is measured, 1 being all of it; `values` are the
-paper's, and a point has the true number of whatever was measured. Figures of a paper that show several measures of one
-sweep are experiments that share its points (`points_of`), so that nothing is measured twice.
+published, each beside it as it became here ("BE-Tree, ours"), and `auto`. A scale says which share of the paper's sizes
+is measured, 1 being all of it; `values` are the paper's, and a point has the true number of whatever was measured.
+Figures of a paper that show several measures of one sweep are experiments that share its points (`points_of`), so that
+nothing is measured twice.
 """
 
 from __future__ import annotations
@@ -16,8 +17,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from dibs.index import options_of
+from dibs.papers.structures.profiles import PUBLISHED, profiles_of
 from dibs.papers.workloads.blocks import Blocks
 
+OURS_TOO = ", ours"  # behind the label of a structure
 MILLION = 1_000_000
 FEWEST = 10  # subscriptions, however small the scale
 
@@ -44,6 +48,17 @@ class Series(NamedTuple):
     options: dict[str, Any] = {}  # noqa: RUF012
     updates: bool = False  # measure insertion and deletion row by row, too; it lives through the data's steps
     data: str = ""  # which of the workload's data, where there are several
+    published: dict[str, Any] = {}  # noqa: RUF012 - what the paper gives to its own form besides
+    log: bool = False  # it knows how often events have each attribute before it is built
+
+
+def in_both_forms(one: Series) -> tuple[Series, ...]:
+    """As published and as it became here, where these differ."""
+    if PUBLISHED not in profiles_of(options_of(one.structure)):
+        return (one,)
+    options = one.options | one.published | {"profile": PUBLISHED}
+    as_published = one._replace(options=options, log=one.structure.startswith("opindex"))
+    return as_published, one._replace(label=one.label + OURS_TOO)
 
 
 class Data(NamedTuple):
@@ -99,7 +114,8 @@ class Experiment:
         return size.of(value) if self.is_size else value
 
     def series_at(self, value: Any) -> tuple[Series, ...]:
-        return self.series if isinstance(self.series, tuple) else self.series(value)
+        named = self.series if isinstance(self.series, tuple) else self.series(value)
+        return tuple(form for one in named for form in in_both_forms(one))
 
 
 def show(shown: Experiment, points_of: str, about: str, *measures: str) -> Experiment:

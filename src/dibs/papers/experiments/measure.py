@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Union
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dibs.coding.batch import CodedEvents, code_events
 from dibs.coding.clauses import Clauses, code_declared
@@ -26,9 +27,9 @@ from dibs.coding.events import read_events
 from dibs.errors import DibsError, IndexTooLarge
 from dibs.index import create, find
 from dibs.index.base import Index, Pairs, Sink, do_pending, renumber
+from dibs.index.statistics import ENOUGH_EVENTS
 from dibs.papers.experiments.experiment import Data, Experiment, Rows, Series, Size, Steps
 from dibs.segments.compile import compile_texts
-from dibs.thresholds import thresholds
 
 SECONDS = 0.5  # of rounds per structure and point; two are always made
 UPDATED = 2_000  # rows that are inserted, and deleted again
@@ -140,13 +141,14 @@ def _measure(one: Series, coded: Coded, size: Size) -> dict[str, Any]:
         if steps and one.updates:
             index = Lived(one, clauses, events, steps)
         else:
-            index = create(one.structure, clauses.take(list_alive(steps)) if steps else clauses, **one.options)
+            options = one.options | ({"presence": _presence(clauses, events)} if one.log else {})
+            index = create(one.structure, clauses.take(list_alive(steps)) if steps else clauses, **options)
     except IndexTooLarge as e:
         return {"refused": str(e)}
     row: dict[str, Any] = {"build_s": time.process_time() - begin, "bytes": index.nbytes}
     if one.structure == "auto" and not isinstance(index, Lived):
         # It plans by the events that it has seen, once they are enough, and again when there is reason to.
-        for _ in range(2 + 2 * thresholds.enough_events // max(len(events), 1)):
+        for _ in range(2 + 2 * ENOUGH_EVENTS.value // max(len(events), 1)):
             index.match(events, 1)
             do_pending(index)
     pairs = index.match(events, 1)
@@ -157,6 +159,11 @@ def _measure(one: Series, coded: Coded, size: Size) -> dict[str, Any]:
         del index, pairs
         row |= _update(one, clauses)
     return row
+
+
+def _presence(clauses: Clauses, events: CodedEvents) -> NDArray[np.float64]:
+    """The share of events that have each attribute: the event log by which OpIndex chooses pivots."""
+    return np.bincount(events.attribute, minlength=clauses.attributes) / max(len(events), 1)
 
 
 def _require_equal(where: str, wanted: Experiment, value: Any, kind: str, rows: MeasuredRows) -> None:

@@ -28,7 +28,6 @@ SERIES = (
     AUTO,
 )
 INSERTING = tuple(s._replace(updates=s.structure in ("betree", "opindex", "opindex-bs")) for s in SERIES)
-PUBLISHED = Series("BE-Tree, one attribute at a time", "betree", {"max_cap": 5, "partition": "one"})
 OWN = (Series("OpIndex", "opindex"), AUTO)
 
 
@@ -43,7 +42,7 @@ _BY_NUMBER = Experiment(
     "subscriptions",
     NUMBERS,
     generate(lambda v: PLAIN, lambda v: v),
-    (PUBLISHED, *INSERTING),
+    INSERTING,
     is_size=True,
 )
 _BY_DIMENSIONS = _vary("1: attributes", "attributes", DIMENSIONS, lambda v: replace(PLAIN, dimensions=v))

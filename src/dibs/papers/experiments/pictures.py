@@ -9,11 +9,11 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
-from dibs.papers.experiments.experiment import MEASURES
+from dibs.papers.experiments.experiment import MEASURES, OURS_TOO
 from dibs.papers.experiments.results import Result
 from dibs.papers.experiments.whys import BUILT
 
-# Structures keep their colour and mark from figure to figure; ours is the thick blue line.
+# Structures keep their colour and mark from figure to figure, dotted as they became here; `auto` is thick and blue.
 LOOKS = {
     "auto": ("#0b6e99", "o"),
     "SCAN": ("#b3b3b3", "s"),
@@ -25,7 +25,6 @@ LOOKS = {
     "OpIndex-BS": ("#ffbb78", "d"),
     "BE-Tree": ("#d62728", "P"),
     "BE-Tree, batch": ("#ff9896", "X"),
-    "BE-Tree, one attribute at a time": ("#7f1d1d", "X"),
     "PSTBloom": ("#9467bd", "*"),
     "PSTHash": ("#e377c2", "h"),
     "auto, CNF": ("#0b6e99", "o"),
@@ -98,7 +97,9 @@ def draw(results: Sequence[Result], path: Path, endings: Sequence[str] = ("svg",
 
 def _choose_looks(labels: Sequence[str]) -> dict[str, tuple[str, str]]:
     others = cycle(OTHERS)
-    return {label: LOOKS.get(label) or next(others) for label in labels}
+    named = dict.fromkeys(label.removesuffix(OURS_TOO) for label in labels)
+    looks = {label: LOOKS.get(label) or next(others) for label in named}
+    return {label: looks[label.removesuffix(OURS_TOO)] for label in labels}
 
 
 def _draw_lines(axes: Any, result: Result, measure: str, looks: dict[str, tuple[str, str]]) -> None:
@@ -111,7 +112,8 @@ def _draw_lines(axes: Any, result: Result, measure: str, looks: dict[str, tuple[
         colour, mark = looks[label]
         thick = 2.5 if label.startswith("auto") else 1.2
         if found:
-            axes.plot(*zip(*found), color=colour, marker=mark, markersize=4, linewidth=thick, label=label)
+            style = {"linestyle": ":", "markersize": 3} if label.endswith(OURS_TOO) else {"markersize": 4}
+            axes.plot(*zip(*found), color=colour, marker=mark, linewidth=thick, label=label, **style)
     wide = not words and min(places) > 0 and max(places) >= 4 * min(places) and len(places) > 2
     if wide:
         axes.set_xscale("log")

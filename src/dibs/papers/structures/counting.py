@@ -20,6 +20,8 @@ Useful for: subscriptions that share few attributes with an event (sparse data);
 Not useful for: popular attributes (every row with a predicate that holds is touched, however selective its others are);
 wide ranges over many cells (memory: see structures.postings).
 
+Published (option `profile`): all counters are set back after each event, however few rows it touched.
+
 Differs from the papers: counters count down in flat arrays instead of up in a hash table; ranges are written out over
 cells, not values; inequalities have the strong semantics (an event without the attribute does not satisfy `a <> 5`)
 without a default value for every attribute that an event lacks: the list `any` of structures.postings is only read for
@@ -37,15 +39,20 @@ from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses
 from dibs.index.base import Pairs, Rate, Sink, Takes, in_parts
 from dibs.index.groups import CANDIDATES, NEXT_EVENT, NODES, PAIRS, PREDICATES, EventArrays, Room
+from dibs.index.options import Option
 from dibs.jit.kernel import kernel, phase
 from dibs.jit.lanes import prefetch
 from dibs.jit.pools import Pool
 from dibs.papers.structures.counters import counters, take_zeros
 from dibs.papers.structures.postings import Postings, SlotsRead, slots_of, write_out
-from dibs.thresholds import thresholds
+from dibs.papers.structures.profiles import OURS, PROFILE, PUBLISHED, is_published, save_profile
+from dibs.tuning import tuned
+
+ROWS_A_POSTING = tuned("rows_a_posting", 16, 0, "rows", "for each posting read; with fewer, all counters are set back")
 
 LINES = 16  # cache lines of a list that are asked for before it is read
 POSTINGS_A_LINE = 16
+ONE_GROUP = np.zeros(1, np.int32)
 
 
 class Counters(NamedTuple):
@@ -64,9 +71,11 @@ class Counting:
     name: ClassVar[str] = "counting"
     about: ClassVar[str] = "SIFT counting: a list for each attribute and cell, a counter for each row; for sparse data"
     takes: ClassVar[Takes] = Takes()
+    options: ClassVar[tuple[Option, ...]] = (PROFILE,)
 
-    def __init__(self, clauses: Clauses, postings: Postings):
-        self._postings = postings
+    def __init__(self, clauses: Clauses, postings: Postings, published: bool, groups: NDArray[np.int32] = ONE_GROUP):
+        """groups: by group of the postings, how many values an event must have at least."""
+        self._postings, self._published, self._groups = postings, published, groups
         sizes = np.diff(clauses.offsets)
         # Each predicate of a row may be excluded, which counts it up by one until `any` counts it down again.
         self._size = counters(sizes, 2 * int(sizes.max(initial=0)))
@@ -74,15 +83,15 @@ class Counting:
         self._pool = Pool()
 
     @classmethod
-    def build(cls, clauses: Clauses) -> Counting:
-        return cls(clauses, write_out(cls.name, clauses, np.zeros(len(clauses), np.uint16), 1))
+    def build(cls, clauses: Clauses, profile: str = OURS) -> Counting:
+        return cls(clauses, write_out(cls.name, clauses, np.zeros(len(clauses), np.uint16), 1), profile == PUBLISHED)
 
     @classmethod
     def restore(cls, clauses: Clauses, arrays: dict[str, NDArray[Any]]) -> Counting:
-        return cls(clauses, Postings(*(arrays[name] for name in Postings._fields)))
+        return cls(clauses, Postings(*(arrays[name] for name in Postings._fields)), is_published(arrays))
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        return self._postings._asdict()
+        return self._postings._asdict() | save_profile(self._published)
 
     @property
     def nbytes(self) -> int:
@@ -96,27 +105,32 @@ class Counting:
 
         def work(last: int, room: tuple[Any, Any], progress: NDArray[np.int64]) -> None:
             taken = self._pool.take(Counters.at_rest, self._size)
-            slots = SlotsRead.for_events(widest)
-            _count(thresholds.rows_a_posting, self._postings, slots, taken.space, arrays, last, Room(*room), progress)
+            slots = SlotsRead.for_events(widest * len(self._groups))
+            least = 2**31 if self._published else ROWS_A_POSTING.value
+            groups = self._groups
+            _count(least, self._postings, groups, slots, taken.space, arrays, last, Room(*room), progress)
             self._pool.give(taken)
 
         return in_parts(work, len(events), threads, rate=self._rate, sink=sink)
 
 
 @kernel
-def _count(rows_a_posting, postings, slots, counters, events, last_event, room, progress):
+def _count(rows_a_posting, postings, groups, slots, counters, events, last_event, room, progress):
     """See index.base.in_parts. An event whose matches do not fit is counted again in the next call."""
-    _count_events(rows_a_posting, postings, slots, counters, events, last_event, room, progress)
+    _count_events(rows_a_posting, postings, groups, slots, counters, events, last_event, room, progress)
 
 
 @phase(inline=False)
-def _count_events(rows_a_posting, postings, slots, counters, events, last_event, room, progress):
+def _count_events(rows_a_posting, postings, groups, slots, counters, events, last_event, room, progress):
     _, _, start, rows = postings
     included, excluded = slots
     size, left, found = counters
     pairs = np.int64(0)
     for e in range(progress[NEXT_EVENT], last_event):
         n, x = slots_of(events, e, postings, slots)
+        if len(groups) > 1:
+            values = events.offsets[e + 1] - events.offsets[e]
+            n, x = _lists_of_groups(groups, values, included, n), _lists_of_groups(groups, values, excluded, x)
         lists, read = _ask_for(start, rows, included, n)
         few = read * rows_a_posting < len(left)
         more_lists, more_read = _count_up(start, rows, excluded, x, left)
@@ -140,6 +154,22 @@ def _count_events(rows_a_posting, postings, slots, counters, events, last_event,
 
 
 # The phases of an event. `slots` are the first n of the included or of the excluded ones.
+
+
+@phase
+def _lists_of_groups(groups, values, slots, n):
+    """From slots to the numbers of their lists, of the groups that ask for so many values at most; how many there are
+    then. From behind, so that no slot is overwritten before it has been read."""
+    some = np.int64(0)
+    for g in range(len(groups)):
+        some += groups[g] <= values
+    for j in range(n - 1, -1, -1):
+        slot, k = slots[j], some * (j + 1)
+        for g in range(len(groups) - 1, -1, -1):
+            if groups[g] <= values:
+                k -= 1
+                slots[k] = slot * len(groups) + g
+    return some * n
 
 
 @phase

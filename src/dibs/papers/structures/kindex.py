@@ -27,6 +27,9 @@ Not useful for: popular attributes and unselective predicates: rows that stand i
 and every step pays for keeping the lists in order (structures.counting then does the same work with less); wide ranges
 over many cells (memory: see structures.postings).
 
+Published (option `profile`): as the papers that compare themselves with the k-index have it, the lists of the sizes
+that an event can match are counted in an array of all rows, which is set back after each event (structures.counting).
+
 Differs from the paper: lists are runs of one array, found by attribute and cell without hashing, those of all sizes
 side by side; instead of a sort in each step, every key that moved is inserted again, eight places at a time and without
 branches (`pass_key`: a posting takes 16 ns instead of the 42 of a loop that looks for the place); skipping gallops;
@@ -47,9 +50,12 @@ from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses
 from dibs.index.base import Pairs, Rate, Sink, Takes, in_parts
 from dibs.index.groups import CANDIDATES, NEXT_EVENT, NODES, PAIRS, PREDICATES, EventArrays, Room
+from dibs.index.options import Option
 from dibs.jit.kernel import kernel, phase
 from dibs.jit.prefetching import place_of, prefetch
+from dibs.papers.structures.counting import Counting
 from dibs.papers.structures.postings import Postings, SlotsRead, slots_of, write_out
+from dibs.papers.structures.profiles import OURS, PROFILE, PUBLISHED, is_published, save_profile
 
 ROW, INCLUDED, NUMBER = 32, 1 << 31, (1 << 31) - 1  # the parts of a key
 END = 2**63 - 1  # the key of a list that is at its end
@@ -75,32 +81,39 @@ class KIndex:
     name: ClassVar[str] = "kindex"
     about: ClassVar[str] = "k-index: lists by size, attribute and cell, merged with skipping; for sparse data"
     takes: ClassVar[Takes] = Takes()
+    options: ClassVar[tuple[Option, ...]] = (PROFILE,)
 
-    def __init__(self, postings: Postings, sizes: NDArray[np.int32]):
+    def __init__(self, clauses: Clauses, postings: Postings, sizes: NDArray[np.int32], published: bool):
         self._postings, self._sizes = postings, sizes
+        self._counting = Counting(clauses, postings, True, sizes) if published else None
         self._rate = Rate()
 
     @classmethod
-    def build(cls, clauses: Clauses) -> KIndex:
+    def build(cls, clauses: Clauses, profile: str = OURS) -> KIndex:
         sizes, group = np.unique(np.diff(clauses.offsets), return_inverse=True)
-        return cls(write_out(cls.name, clauses, group.astype(np.uint16), len(sizes)), sizes.astype(np.int32))
+        postings = write_out(cls.name, clauses, group.astype(np.uint16), len(sizes))
+        return cls(clauses, postings, sizes.astype(np.int32), profile == PUBLISHED)
 
     @classmethod
     def restore(cls, clauses: Clauses, arrays: dict[str, NDArray[Any]]) -> KIndex:
-        return cls(Postings(*(arrays[name] for name in Postings._fields)), arrays["sizes"])
+        postings = Postings(*(arrays[name] for name in Postings._fields))
+        return cls(clauses, postings, arrays["sizes"], is_published(arrays))
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        return self._postings._asdict() | {"sizes": self._sizes}
+        return self._postings._asdict() | {"sizes": self._sizes} | save_profile(self._counting is not None)
 
     @property
     def nbytes(self) -> int:
-        return self._postings.nbytes + self._sizes.nbytes
+        own = self._postings if self._counting is None else self._counting
+        return own.nbytes + self._sizes.nbytes
 
     def plan(self) -> dict[str, Any]:
         grounds = "each event merges, size by size, the lists of its values"
         return {"sizes": self._sizes.tolist()} | self._postings.plan() | {"grounds": grounds}
 
     def match(self, events: CodedEvents, threads: int, sink: Sink | None = None) -> Pairs:
+        if self._counting is not None:
+            return self._counting.match(events, threads, sink)
         arrays, widest = EventArrays.of(events), int(np.diff(events.offsets).max(initial=0))
 
         def work(last: int, room: tuple[Any, Any], progress: NDArray[np.int64]) -> None:

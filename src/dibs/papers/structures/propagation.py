@@ -19,6 +19,8 @@ Useful for: many equality predicates over large domains; many clauses that share
 the bits of all of them fit into the first cache.
 Not useful for: clauses without a selective predicate; very many distinct predicates: their bits leave the caches.
 
+Published (option `profile`): the bits of all predicates are cleared after each event, as the later papers have it.
+
 Differs from the paper: the option `access`; the first phase searches sorted arrays instead of
 hash tables and B-trees; bits are cleared attribute by attribute, not all for each event, which is what later papers
 blame Propagation for; clusters of one access predicate stand in one table, since most hold one or two clauses, and its
@@ -35,11 +37,16 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses
+from dibs.index.auto.bit_kernels import match_events
+from dibs.index.auto.bit_layout import Clusters, ClusterSpace, Predicates
 from dibs.index.auto.bits import Bits, Own, file_clauses
-from dibs.index.base import Takes
+from dibs.index.base import Pairs, Sink, Takes, in_parts
+from dibs.index.groups import NEXT_EVENT, PAIRS, EventArrays, Room
 from dibs.index.options import Option
 from dibs.jit.kernel import kernel
+from dibs.papers.structures.profiles import OURS, PROFILE, PUBLISHED, is_published, save_profile
 
 EQUALITY, ANY = "equality", "any"
 
@@ -53,15 +60,32 @@ class Propagation(Bits):
     takes: ClassVar[Takes] = Takes()
     options: ClassVar[tuple[Option, ...]] = (
         Option("access", "which predicates give access", EQUALITY, words=(EQUALITY, ANY)),
+        PROFILE,
     )
 
+    def __init__(self, clauses: Clauses, arrays: dict[str, NDArray[Any]]):
+        super().__init__(clauses, arrays)
+        self._published = is_published(arrays)
+        self._arrays |= save_profile(self._published)
+
     @classmethod
-    def build(cls, clauses: Clauses, access: str = EQUALITY) -> Propagation:
-        return cls(clauses, file_clauses(cls.name, clauses, equality_first if access == EQUALITY else None))
+    def build(cls, clauses: Clauses, access: str = EQUALITY, profile: str = OURS) -> Propagation:
+        filed = file_clauses(cls.name, clauses, equality_first if access == EQUALITY else None)
+        return cls(clauses, filed | save_profile(profile == PUBLISHED))
 
     @classmethod
     def restore(cls, clauses: Clauses, arrays: dict[str, NDArray[Any]]) -> Propagation:
         return cls(clauses, arrays)
+
+    def match(self, events: CodedEvents, threads: int, sink: Sink | None = None) -> Pairs:
+        if not self._published:
+            return super().match(events, threads, sink)
+        coded = tuple(EventArrays.of(events))
+
+        def work(last: int, room: tuple[Any, Any], progress: NDArray[np.int64]) -> None:
+            match_and_clear_all(*self._fixed, coded, last, self._space(), room, progress)
+
+        return in_parts(work, len(events), threads, sink=sink)
 
     def plan(self) -> dict[str, Any]:
         arrays = self.arrays()
@@ -75,6 +99,20 @@ class Propagation(Bits):
             "grounds": f"{self.rows:,} clauses in clusters under {access:,} of {predicates:,} distinct predicates, "
             "each filed under the one that is least likely to hold",
         }
+
+
+@kernel
+def match_and_clear_all(predicates, clusters, events, last_event, work, room, progress):
+    """auto.bit_kernels.match with a full reset between events."""
+    predicates, clusters, events = Predicates(*predicates), Clusters(*clusters), EventArrays(*events)
+    work, room = ClusterSpace(*work), Room(*room)
+    progress[PAIRS] = 0
+    for e in range(progress[NEXT_EVENT], last_event):
+        match_events(predicates, clusters, events, e + 1, work, room, progress)
+        for w in range(len(work.bits) - 1):
+            work.bits[w] = 0
+        if progress[NEXT_EVENT] == e:
+            return
 
 
 def equality_first(own: Own, is_equal: NDArray[np.bool_], true: int) -> Own:

@@ -13,6 +13,8 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import product
+from string import ascii_lowercase
 
 import numpy as np
 import pyarrow as pa
@@ -25,7 +27,8 @@ from dibs.papers.workloads.draws import draw_distinct, draw_uniform_sizes, join_
 
 SHORTEST, LONGEST = 2, 12  # letters of a word
 AT_ONCE = 10_000  # words that are drawn together
-LETTERS = 27  # and 0 for the end of a word
+ALPHABET = 26
+LETTERS = ALPHABET + 1  # and 0 for the end of a word
 
 
 @lru_cache(maxsize=1)
@@ -81,6 +84,8 @@ def _draw_words(random: np.random.Generator) -> list[str]:
 
 
 QUERY_SIZES = (0.30, 0.28, 0.22, 0.12, 0.08)  # shares of queries with 1, 2, ... words: 2.4 on average
+SPLIT_SIZES = (0.19, 0.265, 0.25, 0.165, 0.13)  # the same of those that are split: 2.78
+TAILS = 20  # second halves that a first half has
 TWEET, ARTICLE = 5.4, 123.0
 SPREAD = 0.3  # of document sizes, as a share of the average
 MOST_OFTEN = 40  # that a word occurs in a document
@@ -99,11 +104,12 @@ class Keywords(Blocks):
         =         kw_vldb = 1                     the document has the word
         interval  kw_vldb BETWEEN 5 AND 20        so often
         split     kw_boo = 'lea'                  PS-Tree's: the first three letters are the attribute, the next
-                                                  three the value; of words up to six letters, each half
+                                                  three the value; 2.78 of them in a query
 
-    A stand-in for both logs and for Twitter and Wikipedia: what is real are the words, what is made are their
-    frequencies. With =, a document's values are 1; with split, the first word that has an attribute gives its
-    value.
+    Split, `dimensions` counts attributes, of which PS-Tree's log has all that three letters make: those of the text
+    first, by frequency, then the others. Each has some of the text's second halves as values. A stand-in for both logs
+    and for Twitter and Wikipedia: what is real are the words, what is made are their frequencies. With =, a document's
+    values are 1.
     """
 
     dimensions: int = 50_000  # words
@@ -118,16 +124,16 @@ class Keywords(Blocks):
         require(0 <= self.stop < self.dimensions - len(QUERY_SIZES), f"fewer stop words than {self.stop}")
 
     def write_expressions(self, random: np.random.Generator, rows: NDArray[np.int64]) -> pa.StringArray:
-        sizes = 1 + np.searchsorted(np.cumsum(QUERY_SIZES), random.random(len(rows)) * sum(QUERY_SIZES), "right")
-        sizes = np.minimum(sizes, len(QUERY_SIZES))
-        summed = sum_weights(self.dimensions, self.skew)
+        shares = SPLIT_SIZES if self.operator == "split" else QUERY_SIZES
+        sizes = 1 + np.searchsorted(np.cumsum(shares), random.random(len(rows)) * sum(shares), "right")
+        sizes = np.minimum(sizes, len(shares))
+        summed = sum_weights(self.space, self.skew)
         before = summed[self.stop - 1] if self.stop else 0.0
         asked = (summed[self.stop :] - before) / (1 - before)
         words = self.stop + keep_heads(draw_distinct(random, asked, len(rows), len(QUERY_SIZES)), sizes)
-        names, values = _name_words(self.dimensions, self.operator == "split")
-        attributes = names.take(pa.array(words))
+        attributes = self._name(words)
         if self.operator == "split":
-            texts = pc.binary_join_element_wise(attributes, " = '", values.take(pa.array(words)), "'", "")
+            texts = pc.binary_join_element_wise(attributes, " = '", draw_tails(random, words, self.skew), "'", "")
         elif self.operator == "=":
             texts = pc.binary_join_element_wise(attributes, " = 1", "")
         else:
@@ -142,42 +148,57 @@ class Keywords(Blocks):
         largest = int(2 * self.document_size) + 1
         sizes = np.rint(random.normal(self.document_size, SPREAD * self.document_size, len(rows)))
         sizes = np.clip(sizes, 1, largest).astype(np.int64)
-        matrix = draw_distinct(random, sum_weights(self.dimensions, self.skew), len(rows), largest)
+        matrix = draw_distinct(random, sum_weights(self.space, self.skew), len(rows), largest)
         words = keep_heads(matrix, sizes)
-        names, values = _name_words(self.dimensions, self.operator == "split")
         if self.operator == "split":
-            row = np.repeat(np.arange(len(rows)), sizes)
-            codes = pc.dictionary_encode(names).indices.to_numpy()[words]
-            first = np.sort(np.unique(row * len(names) + codes, return_index=True)[1])
-            words, sizes = words[first], np.bincount(row[first], minlength=len(rows))
-            return make_maps(sizes, names.take(pa.array(words)), values.take(pa.array(words)))
+            return make_maps(sizes, self._name(words), draw_tails(random, words, self.skew))
         often = np.ones(len(words), np.int64)
         if self.operator == "interval":
             often = np.minimum(random.geometric(0.2, len(words)), MOST_OFTEN)
-        return make_maps(sizes, names.take(pa.array(words)), pa.array(often))
+        return make_maps(sizes, self._name(words), pa.array(often))
+
+    @property
+    def space(self) -> int:
+        """How many attributes there are."""
+        return min(self.dimensions, ALPHABET**3) if self.operator == "split" else self.dimensions
 
     def list_domains(self) -> dict[str, tuple[int, int]]:
         """How often a word occurs."""
         if self.operator == "split":
             return {}
-        names, _ = _name_words(self.dimensions, False)
+        names = self._name(np.arange(self.dimensions))
         return dict.fromkeys(names.to_pylist(), (1, 1 if self.operator == "=" else MOST_OFTEN))
+
+    def _name(self, words: NDArray[np.int64]) -> pa.StringArray:
+        """The attribute of each word."""
+        parts = split_words()[0][: self.space] if self.operator == "split" else make_vocabulary(self.dimensions)
+        return _name_words(parts).take(pa.array(words))
 
 
 @lru_cache(maxsize=4)
-def _name_words(size: int, split: bool) -> tuple[pa.StringArray, pa.StringArray]:
-    """The attribute of each word, and the value where the word is split."""
-    words = make_vocabulary(size)
-    if not split:
-        return pa.array([f"kw_{word}" for word in words]), pa.array([""] * size)
-    cuts = [3 if len(word) > 6 else len(word) // 2 for word in words]
-    names = [f"kw_{word[:cut]}" for word, cut in zip(words, cuts, strict=True)]
-    values = [word[cut : 6 if len(word) > 6 else None] for word, cut in zip(words, cuts, strict=True)]
-    return pa.array(names), pa.array(values)
+def _name_words(words: tuple[str, ...]) -> pa.StringArray:
+    return pa.array([f"kw_{word}" for word in words])
+
+
+@lru_cache(maxsize=1)
+def split_words() -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The first three letters and the next three of words: of the text's longer ones, the most frequent first; then all
+    other first halves that there are."""
+    long = [word for word, _ in Counter(read_words()).most_common() if len(word) > 5]
+    heads = dict.fromkeys(word[:3] for word in long)
+    others = ["".join(each) for each in product(ascii_lowercase, repeat=3)]
+    start_random(0, SHARED).shuffle(others)
+    return tuple(heads | dict.fromkeys(others)), tuple(dict.fromkeys(word[3:6] for word in long))
+
+
+def draw_tails(random: np.random.Generator, heads: NDArray[np.int64], skew: float) -> pa.StringArray:
+    """A second half for each first one: of TAILS, in turn of all, some more often than others."""
+    _, tails = split_words()
+    which = np.searchsorted(sum_weights(TAILS, skew), random.random(len(heads)), "right")
+    return pa.array(tails).take(pa.array((heads * TAILS + np.minimum(which, TAILS - 1)) % len(tails)))
 
 
 AUTHOR, TITLE = "author", "title"
-ALPHABET = 26
 SHORTEST_NAME, LONGEST_NAME = 4, 6
 
 

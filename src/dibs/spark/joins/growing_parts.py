@@ -34,9 +34,11 @@ from dibs.spark.joins.columns import name_columns, read_keys
 from dibs.spark.joins.hashes import hash_documents
 from dibs.spark.merging import count_small
 from dibs.storage.files import replace_file
-from dibs.thresholds import thresholds
+from dibs.tuning import tuned
 
 NUMBERS = "numbers.arrow"
+# a merge in the batch made it wait 12 s at 32 parts
+SPARK_HISTORY_PARTS = tuned("spark_history_parts", 32, 1, "micro-batches", "whose documents are not put together yet")
 LANDED = ("time", "keys", "asks")  # microseconds; the keys of a document; those of the documents that an event asks for
 NEVER = np.iinfo(np.int64).min  # no time
 TOGETHER = 65_536  # rows of a merged part that are written at once
@@ -356,4 +358,4 @@ def choose(parts: tuple[StoredPart, ...]) -> tuple[StoredPart, ...]:
     """The newest small parts, if they are more than `spark_history_parts`, of those that have the same keys."""
     alike = list(takewhile(lambda part: part.keys == parts[-1].keys, reversed(parts)))
     small = count_small(part.rows for part in alike)
-    return parts[len(parts) - small :] if small > max(1, thresholds.spark_history_parts) else ()
+    return parts[len(parts) - small :] if small > max(1, SPARK_HISTORY_PARTS.value) else ()

@@ -8,7 +8,8 @@
 
 A loss is an average over the events that came to the p-node in whose c-directory the node is, in a window that ends as
 the p-node's does. What is in a node whose rank is below 0 is inserted again, all that is below it included. Most rows
-would come back to where they are, since the way down follows the ranks of p-nodes: only the others are moved.
+would come back to where they are, since the way down follows the ranks of p-nodes: only the others are moved, but in
+the published form.
 """
 
 from __future__ import annotations
@@ -132,9 +133,10 @@ def finds_better(words, c, record):
 
 
 @kernel
-def find_misplaced(arrays, nodes, found):
-    """The rows of c-nodes and l-nodes whose rank is below 0 that would go elsewhere, into `found`, which has room for
-    all; how many, and the words of the longest record. `nodes` has room for all c-nodes, RANKED. Begins new windows."""
+def find_misplaced(arrays, nodes, found, whole):
+    """The rows of c-nodes and l-nodes whose rank is below 0 that would go elsewhere (or, for `whole` ones, all), into
+    `found`, which has room for all; how many, and the words of the longest record. `nodes` has room for all c-nodes,
+    RANKED. Begins new windows."""
     tree = tree_of(arrays)
     words = tree.words
     n = list_nodes(words, nodes)
@@ -150,7 +152,7 @@ def find_misplaced(arrays, nodes, found):
         if nodes[i].fails or (ended and rank_l_node(words, nodes, i) < 0):
             record, end = records_of(words, c)
             while record < end:
-                if record_at(words, record).row >= 0 and finds_better(words, c, record):
+                if record_at(words, record).row >= 0 and (whole or finds_better(words, c, record)):
                     found[count] = record_at(words, record).row
                     longest = max(longest, length_of(words, record))
                     count += 1

@@ -31,8 +31,9 @@ Where it differs from the paper:
                 in fewer of the rewritten relational predicates, then the first. When the events seen would let a tenth
                 fewer subscriptions be looked at under other pivots, the lists are built again in the background
                 (`pending`, see index.base.do_pending); after updates of its own the pivots stay
-    BETWEEN     has a list of its own instead of one entry each in the lists of <= and >=: sorted by lower end, read
-                from the value downwards, with links to the last entry before that reaches further. For prefixes, whose
+    BETWEEN     has a list of its own instead of one entry each in the lists of <= and >=, unless the option `profile`
+                says "published" and it lies within its attribute's limits: sorted by lower end, read from the value
+                downwards, with links to the last entry before that reaches further. For prefixes, whose
                 spans nest, the links are the parents of a trie, the paper's structure for them; and a value costs its
                 matches and a few links instead of all entries on both sides. (Suffixes and patterns are values of
                 attributes of their own: prefixes and equality.)
@@ -58,11 +59,22 @@ from dibs.coding.clauses import Clauses
 from dibs.index.base import Pairs, Sink, Takes
 from dibs.index.operators import Limits
 from dibs.index.options import Option
-from dibs.index.statistics import Presence
+from dibs.index.statistics import ENOUGH_EVENTS, LOOK_EVERY, WORTH_PLANNING, Presence
 from dibs.papers.structures.growing import grow_array
-from dibs.papers.structures.opindex.forms import NO_CEILING, NO_FLOOR, DirectorySizes, notice, program_forms, units_of
+from dibs.papers.structures.opindex.forms import (
+    NO_CEILING,
+    NO_FLOOR,
+    DirectorySizes,
+    notice,
+    program_forms,
+    rewrite_intervals,
+    units_of,
+)
 from dibs.papers.structures.opindex.lists import Lists
-from dibs.thresholds import thresholds
+from dibs.papers.structures.profiles import OURS, PROFILE, PUBLISHED, is_published, save_profile
+from dibs.tuning import tuned
+
+OPINDEX_SEGMENTS = tuned("opindex_segments", 32, 2, "segments", "of a directory, at most: the paper's b")
 
 MOST_BITS = 64  # of a signature: a word
 
@@ -74,6 +86,7 @@ class OpIndex:
     options: ClassVar[tuple[Option, ...]] = (
         Option("segments", "of a list's directory, at most: the paper's b", None, 1, 1024, none="32"),
         Option("width", "bits of a segment's signature: the paper's w", MOST_BITS, 1, MOST_BITS),
+        PROFILE,
     )
 
     def __init__(
@@ -85,21 +98,23 @@ class OpIndex:
         lists: tuple[Lists, Lists],
         segments: int | None,
         width: int,
+        published: bool,
     ):
         self._rows = rows
+        self._published = published
         self._limits = limits
         self._frequency = frequency
         self._lists = lists  # of conjunctions that are counted, and of CNF by bitmaps
         self._segments, self._width = segments, width
         self._clauses: Clauses | None = clauses  # None: it has been updated
         self._seen = Presence(len(frequency))
-        self._until_revising = thresholds.look_every  # events
+        self._until_revising = LOOK_EVERY.value  # events
         self.pending: Callable[[], None] | None = None  # see index.base.do_pending
 
     @classmethod
     def _sizes(cls, segments: int | None, width: int) -> DirectorySizes:
         """Of directories that are yet to be made: those that stand know their own number of segments."""
-        return DirectorySizes(segments or thresholds.opindex_segments, width)
+        return DirectorySizes(segments or OPINDEX_SEGMENTS.value, width)
 
     @classmethod
     def takes_programs(cls, clauses: Clauses) -> NDArray[np.bool_]:
@@ -111,6 +126,7 @@ class OpIndex:
         clauses: Clauses,
         segments: int | None = None,
         width: int = MOST_BITS,
+        profile: str = OURS,
         presence: NDArray[np.float64] | None = None,
     ) -> OpIndex:
         """presence: the share of events that have each attribute, if it is known."""
@@ -119,13 +135,15 @@ class OpIndex:
         frequency = np.zeros(n, np.int64)
         notice(clauses, *edges, frequency)
         ranking = frequency if presence is None else _by_events(presence, frequency)
-        counted, bitmaps, clause = units_of(clauses, ranking, 0)
+        published = profile == PUBLISHED
+        written = rewrite_intervals(clauses, edges) if published else clauses
+        counted, bitmaps, clause = units_of(written, ranking, 0)
         sizes = cls._sizes(segments, width)
         lists = (
-            Lists.build(False, sizes, clauses, counted, clause, edges),
-            Lists.build(True, sizes, clauses, bitmaps, clause, edges),
+            Lists.build(False, sizes, written, counted, clause, edges),
+            Lists.build(True, sizes, written, bitmaps, clause, edges),
         )
-        return cls(clauses, len(clauses), edges, frequency, lists, segments, width)
+        return cls(clauses, len(clauses), edges, frequency, lists, segments, width, published)
 
     @classmethod
     def restore(cls, clauses: Clauses, arrays: dict[str, NDArray[Any]]) -> OpIndex:
@@ -136,7 +154,7 @@ class OpIndex:
         counted, bitmaps = ({n: arrays[f"{name}.{n}"] for n in Lists.ARRAYS} for name in ("counted", "bitmaps"))
         lists = Lists(False, sizes, rows, counted), Lists(True, sizes, rows, bitmaps)
         limits = Limits(arrays["floor"], arrays["ceiling"])
-        return cls(clauses, rows, limits, arrays["frequency"], lists, segments, width)
+        return cls(clauses, rows, limits, arrays["frequency"], lists, segments, width, is_published(arrays))
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         counted, bitmaps = self._lists
@@ -150,6 +168,7 @@ class OpIndex:
             "rows": np.array([self._rows]),
             "segments": np.array([self._segments or 0]),
             "width": np.array([self._width]),
+            **save_profile(self._published),
         }
 
     @property
@@ -172,23 +191,24 @@ class OpIndex:
         self._seen.observe(events)
         self._until_revising -= len(events)
         if self._until_revising <= 0 and self._clauses is not None and self.pending is None:
-            self._until_revising = thresholds.look_every
+            self._until_revising = LOOK_EVERY.value
             self.pending = self._revise
         return found
 
     def presence(self) -> NDArray[np.float64] | None:
         """The share of events that have each attribute, once enough were seen."""
-        return self._seen.share() if self._seen.events >= thresholds.enough_events else None
+        return self._seen.share() if self._seen.events >= ENOUGH_EVENTS.value else None
 
     def _revise(self) -> None:
         """Other pivots, if the events that were seen ask for them. Whoever matches meanwhile keeps the old lists."""
         presence, clauses = self.presence(), self._clauses
         if presence is None or clauses is None or not self.takes_programs(clauses).all():
-            return  # the last: it was saved at other thresholds, when larger programs were taken
+            return  # the last: it was saved with other numbers, when larger programs were taken
         counted, _ = self._lists
         pivot = units_of(clauses, _by_events(presence, self._frequency), 0)[0][3]
-        if thresholds.worth_planning * presence[pivot].sum() < counted.count_looked_at(presence):
-            self._lists = self.build(clauses, self._segments, self._width, presence)._lists
+        if WORTH_PLANNING.value * presence[pivot].sum() < counted.count_looked_at(presence):
+            profile = PUBLISHED if self._published else OURS
+            self._lists = self.build(clauses, self._segments, self._width, profile, presence)._lists
 
     def insert(self, clauses: Clauses) -> None:
         n = clauses.attributes
@@ -200,6 +220,8 @@ class OpIndex:
         if presence is not None:
             presence = np.concatenate([presence, np.zeros(len(self._frequency) - len(presence))])
         ranking = self._frequency if presence is None else _by_events(presence, self._frequency)
+        if self._published:
+            clauses = rewrite_intervals(clauses, self._limits)
         units, bitmaps, clause = units_of(clauses, ranking, self._rows)
         self._lists[0].insert(clauses, units, clause, self._limits)
         self._lists[1].insert(clauses, bitmaps, clause, self._limits)
@@ -225,7 +247,7 @@ def _by_events(presence: NDArray[np.float64], frequency: NDArray[np.int64]) -> N
 class OpIndexBS(OpIndex):
     name: ClassVar[str] = "opindex-bs"
     about: ClassVar[str] = "OpIndex without directories and signatures: binary search in the predicate lists"
-    options: ClassVar[tuple[Option, ...]] = ()
+    options: ClassVar[tuple[Option, ...]] = (PROFILE,)
 
     @classmethod
     def _sizes(cls, segments: int | None, width: int) -> DirectorySizes:

@@ -23,6 +23,8 @@ Useful for: data of many attributes; updates while events come.
 Not useful for: wide predicates over domains of many constants: all predicates are in the trees, so that inserting one
 touches every space that it covers; few attributes with many subscriptions (signatures are large and lists long).
 
+Published (option `profile`): a candidate asks the signatures of all its other attributes, as in Algorithm 5.
+
 Where it differs from the paper: signatures have 4 to 8 bits an id instead of one size; only three signatures are asked
 for a candidate, as its other attributes are in the memory that holds the predicates themselves; how deletion treats
 signatures is not in the paper; the option `access`, see pstree.
@@ -40,6 +42,7 @@ from dibs.coding.clauses import Clauses
 from dibs.index.base import Pairs, Rate, Sink, Takes, refuse_too_many
 from dibs.index.options import Option
 from dibs.papers.structures.growing import grow_array
+from dibs.papers.structures.profiles import OURS, PROFILE, PUBLISHED, is_published, save_profile
 from dibs.papers.structures.pstree.forest import ACCESS, OPERATORS, Forest
 from dibs.papers.structures.pstree.pstbloom_kernels import (
     EVERYTHING,
@@ -67,17 +70,19 @@ class PSTBloom:
     name: ClassVar[str] = "pstbloom"
     about: ClassVar[str] = "PSTBloom: PS-Trees with a Bloom filter for each predicate space; for many attributes"
     takes: ClassVar[Takes] = Takes(updates=True)
-    options: ClassVar[tuple[Option, ...]] = (ACCESS,)
+    options: ClassVar[tuple[Option, ...]] = (ACCESS, PROFILE)
 
     def __init__(self, rows: Rows, forest: Forest, own: dict[str, NDArray[Any]]):
         self.rows, self.forest = rows, forest
         self._signatures = Signatures(own["sign"], Chunks(own["signature"], own["free_words"]))
         self._counts = own["counts"]
+        self._published = is_published(own)
         self._rate = Rate()
 
     @classmethod
-    def build(cls, clauses: Clauses, access: str = OPERATORS) -> PSTBloom:
+    def build(cls, clauses: Clauses, access: str = OPERATORS, profile: str = OURS) -> PSTBloom:
         own: dict[str, NDArray[Any]] = {"sign": np.zeros((0, SIGN), np.int32), "counts": np.zeros(3, np.int64)}
+        own |= save_profile(profile == PUBLISHED)
         own["signature"], own["free_words"] = _no_signatures(0)
         index = cls(Rows.none(), Forest.empty(access), own)
         index.insert(clauses)
@@ -95,7 +100,7 @@ class PSTBloom:
             "free_words": words.free,
             "counts": self._counts,
         }
-        return self.rows.arrays() | self.forest.arrays() | own
+        return self.rows.arrays() | self.forest.arrays() | own | save_profile(self._published)
 
     @property
     def nbytes(self) -> int:
@@ -179,7 +184,7 @@ class PSTBloom:
             self._make_room()
 
     def match(self, events: CodedEvents, threads: int, sink: Sink | None = None) -> Pairs:
-        signatures = self._signatures.sign, self._signatures.words.entry
+        signatures = self._signatures.sign, self._signatures.words.entry, self._published
         return self.forest.match(match_signed, self.rows, (signatures,), events, threads, self._rate, sink)
 
 

@@ -29,6 +29,7 @@ from dibs.papers.structures.pstree.spaces import (
     EDGES,
     ENTRY,
     PREDICATE_COUNTER,
+    ROW,
     SIZE,
     START,
     Chunks,
@@ -187,8 +188,9 @@ def sign_words(which, rows):
 
 @kernel
 def match_signed(attributes, block, last_event, lists, signatures, rows, events, room, progress):
-    """See index.base.in_parts. block: candidates that are verified together; signatures: sign, and the words."""
-    sign, words = signatures
+    """See index.base.in_parts. block: candidates that are verified together; signatures: sign, the words, and
+    whether those of all attributes are asked."""
+    sign, words, every = signatures
     lists, rows, events = ListArrays(*lists), RowArrays(*rows), EventSpaces(*events)
     waiting, asked = no_candidates(attributes, block), _no_signatures(attributes, block)
     found = np.int64(0)
@@ -196,7 +198,7 @@ def match_signed(attributes, block, last_event, lists, signatures, rows, events,
         before = found
         begin_event(e, events, waiting.slot)
         _note_signatures(e, events, sign, asked)
-        n, found = _screen_signed(e, last_event, found, lists, words, rows, events, (waiting, asked), room)
+        n, found = _screen_signed(e, last_event, found, lists, (words, every), rows, events, (waiting, asked), room)
         found = verify(n, e, found, waiting, rows, room)
         if found < 0:
             stop_before(e, before, progress)
@@ -228,9 +230,9 @@ def _forget_signatures(e, events, asked):
 
 
 @phase
-def _screen_signed(e, last_event, found, lists, words, rows, events, work, room):
+def _screen_signed(e, last_event, found, lists, signed, rows, events, work, room):
     """matching.screen_spaces, but what a candidate has to pass are the signatures of its other attributes."""
-    waiting, asked = work
+    (words, every), (waiting, asked) = signed, work
     entry, code, space = lists.entry, waiting.code, events.space
     block, n, candidates = np.uint64(len(code) - 1), NONE, np.int64(0)
     for i in range(events.offsets[e], events.offsets[e + 1]):
@@ -241,7 +243,10 @@ def _screen_signed(e, last_event, found, lists, words, rows, events, work, room)
             # The first signature stops most, so the other two are asked apart, both without branches.
             stop = min(end, at + block - n)
             passed = _ask_first(at, stop, entry, words, asked)
+            before = n
             n = _ask_others(passed, n, code, entry, words, asked)
+            if every:
+                n = _ask_all(before, n, code, rows.predicate, words, asked)
             at = stop
             if n == block:
                 found = verify(np.int64(n), e, found, waiting, rows, room)
@@ -282,3 +287,27 @@ def _ask_others(count, n, code, entry, word, asked):
         code[n] = entry[at, CODE]
         n += np.uint64((w & bits) == bits)
     return n
+
+
+@phase
+def _ask_all(start, n, code, predicate, word, asked):
+    """Which of the codes from `start` to n are in the signatures of their attributes after the third other one, too;
+    the new end."""
+    first, mask, _ = asked
+    end = start
+    for k in range(start, n):
+        row, ok = code[k], True
+        if row < 0:
+            h = _hash(row)
+            place, bits = _place(h), _bits(h)
+            p = np.int64(~row)
+            last = p + INLINE  # those up to here were asked
+            while ok and predicate[p, ROW] < 0:
+                p += 1
+                if p >= last:
+                    x = 1 + predicate[p, ATTRIBUTE]
+                    w = np.uint64(word[np.uint64(first[x]) + (place & np.uint64(mask[x])), NONE])
+                    ok = (w & bits) == bits
+        code[end] = row
+        end += np.uint64(ok)
+    return end

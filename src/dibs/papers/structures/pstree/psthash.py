@@ -28,6 +28,9 @@ Useful for: many subscriptions over few attributes, with equality or narrow rang
 Not useful for: wide predicates over domains of many constants: the number of cells is the product of the numbers of
 spaces, in memory and time of insertion; events of very many attributes (all pairs are looked up).
 
+Published (option `profile`): rows that are inserted later are in as many cells as they are, too: beyond 2**26 in all
+they are refused, as those of a new index are.
+
 Where it differs from the paper: subscriptions of fewer predicates than dimensions have PS-Trees of their own, where
 there are more than two dimensions; the list of each space's rows, by which a partition finds the cells to copy (the
 paper does not say how); the option `cells`, and that rows which are inserted into an index that stands never take it
@@ -49,6 +52,7 @@ from dibs.errors import IndexTooLarge
 from dibs.index.base import Pairs, Rate, Sink, Takes, renumber
 from dibs.index.options import Option
 from dibs.papers.structures.growing import grow_array
+from dibs.papers.structures.profiles import OURS, PROFILE, PUBLISHED, is_published, save_profile
 from dibs.papers.structures.pstree.forest import ACCESS, OPERATORS, Forest
 from dibs.papers.structures.pstree.lists import detach
 from dibs.papers.structures.pstree.pstbloom import PSTBloom
@@ -89,16 +93,25 @@ class PSTHash:
         Option("dimensions", "access predicates of a subscription, the paper's N", 2, 1, MOST_DIMENSIONS),
         Option("cells", "in which a subscription may be when it comes", None, 2, none="any number, as in the paper"),
         ACCESS,
+        PROFILE,
     )
 
     def __init__(self, rows: Rows, forest: Forest, own: dict[str, NDArray[Any]], small: SmallRows | None):
         self.rows, self.forest, self._small = rows, forest, small
         pool = Chunks(own["pool"], own["free_pool"])
         self._cells = HashedSpaces(own["dims"], own["slots"], own["table"], own["cover"], pool)
+        self._published = is_published(own)
         self._rate = Rate()
 
     @classmethod
-    def build(cls, clauses: Clauses, dimensions: int = 2, cells: int | None = None, access: str = OPERATORS) -> PSTHash:
+    def build(
+        cls,
+        clauses: Clauses,
+        dimensions: int = 2,
+        cells: int | None = None,
+        access: str = OPERATORS,
+        profile: str = OURS,
+    ) -> PSTHash:
         """cells: at 1M dense subscriptions 1,024 instead of 256 takes a quarter off the candidates but only 3 % off the
         time, for three times the memory and four times the time to build: lists whose entries carry a predicate are
         read so fast that fewer candidates hardly pay."""
@@ -111,6 +124,7 @@ class PSTHash:
             "table": table,
         }
         own["pool"], own["free_pool"] = empty_pool(1)
+        own |= save_profile(profile == PUBLISHED)
         small = SmallRows.none(clauses, access) if dimensions > 2 else None
         index = cls(Rows.none(), Forest.empty(access), own, small)
         index.insert(clauses)
@@ -133,7 +147,7 @@ class PSTHash:
             "table": cells.table,
         }
         small = self._small.arrays() if self._small is not None else {}
-        return self.rows.arrays() | self.forest.arrays() | own | small
+        return self.rows.arrays() | self.forest.arrays() | own | small | save_profile(self._published)
 
     @property
     def nbytes(self) -> int:
@@ -162,16 +176,21 @@ class PSTHash:
         rows, forest = self.rows, self.forest
         rank = forest.ranks(clauses, len(rows) + len(clauses))
         new = rows.add(clauses, rank)
-        if self._small is not None:
-            small = np.diff(clauses.offsets) < self._most
-            self._small.insert(clauses.take(np.flatnonzero(small)), new[small])
-            new = new[~small]
-        which = rows.by_access(new)
+        small = np.diff(clauses.offsets) < (self._most if self._small is not None else 0)
+        which = rows.by_access(new[~small])
         self._cells = self._cells._replace(dims=grow_array(self._cells.dims, len(rows)))
         self._partition(rows.boundaries(which, self._most))
         forest.cover(rows, rows.positions(which, 0, self._most)[0], 1)
         own, links, table = rows.group(), forest.links(), self._cells.table
-        self._cells.dims[which], cells = self._dimensions(which)
+        try:
+            self._cells.dims[which], cells = self._dimensions(which)
+        except IndexTooLarge:
+            forest.cover(rows, rows.positions(which, 0, self._most)[0], -1)
+            merge_hashed(rows.boundaries(which, self._most), own, self._cells, forest.trees())
+            rows.forget(len(new))
+            raise
+        if self._small is not None:
+            self._small.insert(clauses.take(np.flatnonzero(small)), new[small])
         if cells > len(self._cells.slots):  # at least half of the cells are new, as a guess
             self._enlarge(1 << (int(table[KEYS]) + cells // 2).bit_length())
         single, others = self._by_dimensions(which)
@@ -208,7 +227,7 @@ class PSTHash:
         dims, cells, wide = dimensions_of(which, self._most, most or MOST_IN_ALL, *own)
         used = int(self._cells.table[KEYS])
         if not most and (wide or used + cells > MOST_IN_ALL):
-            if not used:
+            if not used or self._published:
                 advice = "give options={'cells': 256}, which bounds those of a subscription, or another index"
                 raise IndexTooLarge(self.name, used + int(cells), MOST_IN_ALL, "cells, or more", advice)
             dims, cells, _ = dimensions_of(which, self._most, WHEN_FULL, *own)

@@ -27,7 +27,9 @@ from dibs.jit.kernel import kernel
 from dibs.papers.structures.growing import grow_array
 from dibs.papers.structures.pstree.lists import span_count, span_of
 from dibs.papers.structures.pstree.spaces import ATTRIBUTE, HI, HIGHEST, LO, PREDICATE, ROW, Boundaries, RowArrays
-from dibs.thresholds import thresholds
+from dibs.tuning import tuned
+
+PSTREE_SORTED = tuned("pstree_sorted", 1_000, 0, "predicates", "that are worth sorting")
 
 
 class Rows:
@@ -79,6 +81,10 @@ class Rows:
         self._rows, self._spans = rows + len(c), spans + len(c.span_lo)
         return np.arange(rows, rows + len(c))
 
+    def forget(self, count: int) -> None:
+        """The last rows, which are in no list."""
+        self._rows -= count
+
     def by_access(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """The rows in the order of their first predicates, so that work on their spaces stays in one place."""
         return rows[self._by_place(self.offsets[rows])]
@@ -94,7 +100,7 @@ class Rows:
 
     def _by_place(self, predicates: NDArray[np.int64]) -> Any:
         """The order of the predicates by attribute and lo; a few need none."""
-        if len(predicates) < thresholds.pstree_sorted:
+        if len(predicates) < PSTREE_SORTED.value:
             return slice(None)
         return np.argsort(_places(predicates, self.predicate))
 

@@ -7,7 +7,8 @@ are built from intervals (tatbul.intervals), which also number the profiles.
 Arrays: row, size, group, block of tatbul.intervals, `entries` int32 (places in runs), and those of the tree; with bit
 vectors, those of tatbul.bit_vectors; `pivots` bool: the option.
 
-Every profile is counted, as the paper ANDs the bits of all of them. Option `pivots` (ours): profiles whose least likely
+Every profile is counted, where the paper ANDs the bits of all of them; published (option `profile`), that is done
+(tatbul.whole_vectors). Option `pivots` (ours): profiles whose least likely
 predicate fails are ruled out before anything is counted (tatbul.combination).
 
 Counters: candidates are the profiles that are compared with their size: whose pivot predicate holds, and neighbours;
@@ -31,13 +32,19 @@ from dibs.index.base import Pairs, Rate, Sink, Takes, in_parts
 from dibs.index.groups import NEXT_EVENT, PAIRS, ClauseArrays, EventArrays
 from dibs.index.options import Option
 from dibs.jit.pools import Pool
+from dibs.papers.structures.profiles import OURS, PROFILE, PUBLISHED, is_published, save_profile
 from dibs.papers.structures.tatbul.bit_vectors import Vectors, no_vectors, runs_of_slots
 from dibs.papers.structures.tatbul.combination import Profiles, combine, work_space
 from dibs.papers.structures.tatbul.intervals import Intervals, intervals_of, room_for
-from dibs.thresholds import thresholds
+from dibs.papers.structures.tatbul.whole_vectors import WholeVectors, combine_whole, whole_vectors
+from dibs.tuning import tuned
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+VECTOR_ARRAYS = ("table", "members", "words", "rank", "runs", "entries")
+
+TATBUL_EVENTS = tuned("tatbul_events", 64, 1, "events", "that go through the trees before they are combined")
 
 
 class AttributeTrees:
@@ -48,6 +55,7 @@ class AttributeTrees:
     takes: ClassVar[Takes] = Takes()
     options: ClassVar[tuple[Option, ...]] = (
         Option("pivots", "whether profiles whose least likely predicate fails are ruled out first", False),
+        PROFILE,
     )
     TREE: ClassVar[tuple[str, ...]]  # the arrays of the tree, in the order of its group
     VECTORS: ClassVar[bool] = True  # whether trees end in slots of bit vectors; else in runs
@@ -61,18 +69,25 @@ class AttributeTrees:
         block = int(arrays["block"][0])
         pivots = bool(arrays["pivots"][0]) if "pivots" in arrays else True  # earlier versions always had them
         self._profiles = tuple(Profiles(row, size, group, entries, block, self.ORDERED, self.VERIFIES, pivots))
-        self._vectors = tuple(arrays[n] for n in Vectors._fields) if self.VECTORS else tuple(no_vectors())
+        self._published = is_published(arrays)
+        kept = WholeVectors._fields if self._published else Vectors._fields if self.VECTORS else ()
+        self._vectors = tuple(arrays[n] for n in kept) or tuple(no_vectors())
         self._columns = tuple(ClauseArrays.of(clauses))
         self._tree = tuple(arrays[n] for n in self.TREE)
         self._rate = Rate()
         self._pool = Pool()
 
     @classmethod
-    def build(cls, clauses: Clauses, pivots: bool = False) -> Self:
+    def build(cls, clauses: Clauses, pivots: bool = False, profile: str = OURS) -> Self:
         intervals = intervals_of(clauses)
         own = {name: getattr(intervals, name) for name in ("row", "size", "group", "block")}
         own["pivots"] = np.array([pivots])
-        return cls(clauses, own | cls._grow(intervals))
+        made = cls._grow(intervals)
+        if profile == PUBLISHED:
+            own |= whole_vectors(cls.name, intervals, made) | save_profile(True)
+            if cls.VECTORS:  # they stand for these
+                made = {name: array[:0] if name in VECTOR_ARRAYS else array for name, array in made.items()}
+        return cls(clauses, own | made)
 
     @classmethod
     def restore(cls, clauses: Clauses, arrays: dict[str, NDArray[Any]]) -> Self:
@@ -111,13 +126,14 @@ class AttributeTrees:
             progress[PAIRS] = 0
             while progress[NEXT_EVENT] < last:
                 first = int(progress[NEXT_EVENT])
-                end = min(first + thresholds.tatbul_events, last)
+                end = min(first + TATBUL_EVENTS.value, last)
                 entries = int(events.offsets[end] - events.offsets[first])
                 found = room_for(first, end - first, entries, most * entries)
                 self._find(coded, found)
-                if self.VECTORS:
+                if self.VECTORS and not self._published:
                     runs_of_slots(self._arrays["table"], self._arrays["runs"], coded, found)
-                combine(self._profiles, self._vectors, self._columns, coded, found, taken.space, room, progress)
+                combined = combine_whole if self._published else combine
+                combined(self._profiles, self._vectors, self._columns, coded, found, taken.space, room, progress)
                 if progress[NEXT_EVENT] < end:
                     break  # no room for the next event
             self._pool.give(taken)

@@ -92,7 +92,7 @@ def combine(profiles, vectors, clauses, events, found, work, room, progress):
         candidates, left = _compare_with_sizes(profiles, work, stretches)
         tested = np.int64(0)
         if profiles.verifies:
-            left, tested = _verify(clauses, events, e, work, left)
+            left, tested = verify(clauses, events, e, work, left)
         if pairs + left > len(room.event):
             break
         for i in range(left):
@@ -217,7 +217,7 @@ def _compare_with_sizes(profiles, work, stretches):
 
 
 @phase
-def _verify(clauses, events, e, work, remain):
+def verify(clauses, events, e, work, remain):
     """Keeps the rows whose predicates all hold: how many, and how many predicates were tested."""
     left, cell = work.left, work.cell
     begin, end = events.offsets[e], events.offsets[e + 1]
