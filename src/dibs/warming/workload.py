@@ -59,6 +59,7 @@ GENERAL = [
     "ip_in(host, '10.0.0.0/8', '2001:db8::/32')",
     "geo_distance(lat, lon, 52.52, 13.4) < 5000",
     "geo_distance(lat, lon, lat, lon) < 5",
+    "exists(items, x -> x.price > 3) OR items[0].price < 2",
     "TRUE",
 ]
 TEXTS = [*SIMPLE, *GENERAL]
@@ -68,6 +69,7 @@ EVENT = {"model": "iphone5s", "color": "silver", "price": 550, "brand": "Apple",
 EVENTS: list[dict[str, Any]] = [
     EVENT,
     {"price": 5.75, "count": 2**53 + 1, "item": {"price": 2}, "note": "a new 3x", "lat": 52.53, "lon": 13.41},
+    {"items": [{"price": 2}, {"price": 5}]},
     {"host": "10.1.2.3", "day": date(2026, 2, 1), "at": datetime(2026, 1, 1), "size": 4, "color": "red"},
     {},
 ]

@@ -146,7 +146,7 @@ def _lie_within(tests: Residuals, value: Vector, test: NDArray[np.int64]) -> Mas
         value = value.take(np.zeros(len(test), np.int64))
     flags = tests.flags[test]
     is_truth = (flags & TRUTH) != 0
-    key, rest = keys_of(value, np.arange(len(value)))
+    key, rest = keys_of(value)
     low, low_rest, high, high_rest = (x[test] for x in (tests.low, tests.low_rest, tests.high, tests.high_rest))
     above = (key > low) | ((key == low) & ((rest > low_rest) | ((rest == low_rest) & ((flags & LOW_OPEN) == 0))))
     below = (key < high) | ((key == high) & ((rest < high_rest) | ((rest == high_rest) & ((flags & HIGH_OPEN) == 0))))
