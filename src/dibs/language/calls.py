@@ -21,13 +21,11 @@ and a test
 
 from __future__ import annotations
 
-from dibs.language.advice import refuse_function
 from dibs.language.expression import Kind, Literal
-from dibs.language.like import LikeError, like_regex
 from dibs.language.literals import TIME_WORDS
 from dibs.language.printer import EVERY, HAS_KEY
-from dibs.language.problems import Problems, Refused
-from dibs.language.regex import refusal
+from dibs.language.problems import Problems, Refused, refuse_function
+from dibs.language.regex import LikeError, like_regex, refusal
 from dibs.language.scalars import Field, Lambda, Scalar, Value
 from dibs.language.scanner import scan
 from dibs.language.tokens import Token, show_token

@@ -96,9 +96,10 @@ from dibs.coding.computed.program_layout import (
     Machine,
     ProgramLiterals,
 )
-from dibs.language.expression import Kind, Literal
+from dibs.language.expression import MONTHS, Kind, Literal
+from dibs.language.expression import UNITS as SIZES
 from dibs.language.functions.plain import MOST, Moment, Plain, is_integer, plain_of
-from dibs.language.functions.times import MONTHS, PARTS, SIZES
+from dibs.language.functions.times import PARTS
 from dibs.language.scalars import Call, Field, Interval, Scalar, Value
 
 _PARTS = ("YEAR", "QUARTER", "MONTH", "DAY", "DAYOFWEEK", "WEEKDAY", "DAYOFYEAR", "WEEKOFYEAR")

@@ -9,7 +9,7 @@ from dibs.language.functions import texts
 from dibs.language.functions.plain import Array, Moment, Object, Plain, is_number, order_of
 from dibs.language.functions.table import Kinds, fitting, function, kind_of
 from dibs.language.functions.time_texts import read_moment
-from dibs.language.like import LikeError, like_regex
+from dibs.language.regex import LikeError, like_regex
 from dibs.language.scalars import Interval
 
 OPERATORS = {

@@ -6,23 +6,15 @@ import calendar
 import datetime as dt
 from collections.abc import Callable
 
+from dibs.language.expression import MONTHS
+from dibs.language.expression import UNITS as SIZES
 from dibs.language.functions.plain import LEAST, MOST, Moment, Number, Plain, datetime_of, is_integer, moment_of
 from dibs.language.functions.table import FUNCTIONS, Kinds, fitting, function
 from dibs.language.functions.time_formats import read_by, write_by
 from dibs.language.functions.time_texts import find_zone, in_zone, read_day, read_moment
 from dibs.language.scalars import Interval
 
-DAY, SECOND = 86_400_000_000, 1_000_000
-SIZES = {
-    "MICROSECOND": 1,
-    "MILLISECOND": 1_000,
-    "SECOND": SECOND,
-    "MINUTE": 60 * SECOND,
-    "HOUR": 3600 * SECOND,
-    "DAY": DAY,
-    "WEEK": 7 * DAY,
-}
-MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
+DAY, SECOND = SIZES["DAY"], SIZES["SECOND"]
 UNITS = frozenset([*SIZES, *MONTHS])
 _SPELLINGS = {
     "YEAR": "Y YEARS YR YRS",
