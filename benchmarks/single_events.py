@@ -60,9 +60,9 @@ def small_dense(matcher: Any) -> list[dict[str, Any]]:
 
 def segments(matcher: Any) -> list[dict[str, Any]]:
     """Four of them, which are not merged."""
-    from dibs.thresholds import thresholds
+    from dibs.tuning import put
 
-    thresholds.size_ratio, thresholds.merged_at_once, thresholds.small_segments = 0, 10**9, 100
+    put({"size_ratio": 0, "merged_at_once": 10**9, "small_segments": 100})
     return generated(matcher, {"attributes": 30_000}, 106_000, 1_000, cuts=[100_000, 102_000, 104_000, 106_000])
 
 

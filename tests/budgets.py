@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dibs.thresholds import using
+from dibs.tuning import using
 from walks import Walk, defaults, matcher_walks, service_walks
 
 ROOT = Path(__file__).parent.parent

@@ -23,10 +23,10 @@ os.environ.setdefault("DIBS_WARM", "never")
 # own, would take a third more of the processor than they give back.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 from dibs import engine
-from dibs.thresholds import thresholds
+from dibs.tuning import put
 
 engine.load()
-thresholds.tried_clauses = 0  # plans are those of the unit costs, whatever the machine; test_trials.py tries them
+put({"tried_clauses": 0})  # plans are those of the unit costs, whatever the machine; test_trials.py tries them
 
 # Deterministic: the same examples in every run, so a red test is red for everybody. Not many, as most properties are
 # tested at three settings of the thresholds; DIBS_EXAMPLES=1000 looks further, with new examples in each run.

@@ -13,7 +13,6 @@ import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import fields
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
@@ -25,7 +24,7 @@ from batches import Batch
 from dibs.index import find
 from dibs.matcher import Matcher
 from dibs.matches import id_order
-from dibs.thresholds import Thresholds, at_random, smallest, using
+from dibs.tuning import at_random, numbers, smallest, using
 from plain_matchers import is_plain, plain_matcher
 
 
@@ -93,7 +92,7 @@ class Making(NamedTuple):
     def other_thresholds(self) -> AbstractContextManager[None]:
         """For a process that reads what another one has written: how files are laid out is what the writer has decided,
         and files say it."""
-        usual = {f.name: f.default for f in fields(Thresholds)}
+        usual = {name: number.default for name, number in numbers.items()}
         return using(self.random.choice([usual, smallest(), at_random(self.random.randint(0, 999))]))
 
     def fill(self, matcher: Matcher) -> None:

@@ -35,7 +35,7 @@ from dibs.language.expression import Expression
 from dibs.language.printer import to_sql
 from dibs.matcher import Matcher
 from dibs.reference import evaluate, matches
-from dibs.thresholds import at_random, smallest, using
+from dibs.tuning import at_random, smallest, using
 from entries import (
     MAKINGS,
     WITHOUT_INDEX,

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any, NamedTuple
 
-# Around: thresholds.single_values, single_text, the patterns of a single event, windows of 16, 32, 64 and 256 items.
+# Around: single_values, single_text, the patterns of a single event, windows of 16, 32, 64 and 256 items.
 COUNTS = (1, 2, 15, 16, 17, 31, 32, 33, 63, 64, 65, 255, 256, 257, 511, 513, 990, 999, 1000, 1001, 2000, 4095, 4097)
 SIZES = (0, 1, 7, 8, 9, 31, 32, 33, 63, 64, 65, 4063, 4064, 4065, 65_503, 65_504, 65_505)  # bytes of a string
 DEPTHS = (1, 2, 3, 30, 61, 62, 63, 64, 65)  # of arrays and objects: kernels read 64 levels

@@ -28,7 +28,7 @@ from typing import Any
 
 import dibs
 from dibs import engine
-from dibs.thresholds import at_random, smallest, using
+from dibs.tuning import at_random, smallest, using
 
 engine.load()  # so that it is here from the beginning
 

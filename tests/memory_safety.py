@@ -103,7 +103,7 @@ def cases(indexes: Sequence[str], seed: int) -> Iterator[tuple[str, Work]]:
 
 
 def _case(kind: str, index: str, thresholds: str, seed: int) -> None:
-    from dibs.thresholds import using
+    from dibs.tuning import using
     from settings import THRESHOLDS
 
     with using(THRESHOLDS[thresholds](seed)):

@@ -19,7 +19,7 @@ from typing import Any
 import dibs
 from dibs.language.sql import parse
 from dibs.reference import matches
-from dibs.thresholds import using
+from dibs.tuning import using
 
 FOLDERS = Path(__file__).parent / "data" / "folders"
 
@@ -29,7 +29,7 @@ EXPRESSIONS = (
     "at >= TIMESTAMP '2024-05-01 0{n}:00:00'", "EXISTS d (d.a = a AND d.b > {n})", "NOT EXISTS d (d.b > b AND d.a = a)",
     "(SELECT count(*) FROM history d WHERE d.a = a) >= {n}", "b > (SELECT max(d.b) FROM history d WHERE d.a = {n})",
 )  # fmt: skip
-ROWS = 300  # above thresholds.changes_for_a_segment: they are a segment at once
+ROWS = 300  # above changes_for_a_segment: they are a segment at once
 EVENTS: tuple[dict[str, Any], ...] = (
     *({"a": n, "b": n % 4, "s": f"s{n}x{n}", "item": {"c": f"c{n}"}} for n in range(9)),
     {"a": [1, 7], "b": 2},

@@ -23,7 +23,7 @@ def main(first: int, seeds: int) -> None:
 
     import exactness
     from dibs.jit.operations import COMPILES
-    from dibs.thresholds import using
+    from dibs.tuning import using
     from settings import THRESHOLDS
 
     assert not COMPILES, "set NUMBA_DISABLE_JIT=1"

@@ -26,7 +26,7 @@ from dibs.language.printer import to_sql
 from dibs.language.sql import parse
 from dibs.matcher import Matcher
 from dibs.reference import evaluate, matches
-from dibs.thresholds import using
+from dibs.tuning import using
 from entries import (
     MAKINGS,
     Making,

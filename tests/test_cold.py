@@ -27,7 +27,7 @@ from dibs.language.printer import to_sql
 from dibs.matching import Matching
 from dibs.plain import NeedsEngine, PlainMatching
 from dibs.reference import matches
-from dibs.thresholds import using
+from dibs.tuning import using
 from dibs.warming import processes
 from entries import Making, Subscription, askings, check_counts, check_top, cold
 from plain_matchers import is_plain, plain_matcher

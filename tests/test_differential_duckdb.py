@@ -10,7 +10,7 @@ from dibs.language.expression import And, Constant, Not, Or, Truth
 from dibs.language.printer import to_sql
 from dibs.matcher import Matcher
 from dibs.reference import matches
-from dibs.thresholds import using
+from dibs.tuning import using
 from settings import THRESHOLDS
 from sql_judges import duckdb_sql, kept_by_duckdb
 from strategies import TYPED_COLUMNS, typed_expression, typed_rows

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 import dibs
-from dibs.thresholds import using
+from dibs.tuning import using
 
 RULES = 1_000
 # Of a rule: what it asks of a field of network events (n) and of process events (p).

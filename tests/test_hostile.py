@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import dibs
 from dibs.language.sql import parse
 from dibs.reference import matches
-from dibs.thresholds import smallest, using
+from dibs.tuning import smallest, using
 
 
 def long_disjunctions(count: int, terms: int) -> list[tuple[int, str]]:

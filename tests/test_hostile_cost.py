@@ -26,7 +26,7 @@ from dibs.matcher import Matcher
 from dibs.plain import NeedsEngine
 from dibs.reference import is_like, matches
 from dibs.reference.predicates import ANY_CHARACTER, ANY_TEXT, like_tokens
-from dibs.thresholds import using
+from dibs.tuning import using
 from hostile_cost import EVENTS, KINDS, WAYS
 from plain_matchers import plain_matching
 

@@ -19,7 +19,7 @@ import pytest
 
 import dibs
 from dibs import ArgumentError, DibsError, ExpressionError, Matcher, SubscriptionErrors, UnknownId
-from dibs.thresholds import using
+from dibs.tuning import using
 
 
 class Unprintable:

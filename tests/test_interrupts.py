@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import dibs
-from dibs.thresholds import at_random, smallest, using
+from dibs.tuning import at_random, smallest, using
 from interrupts import EVENT, Injected, Life, Signals, Undisturbed, inject
 
 SETTINGS = {"defaults": {}, "smallest": smallest(), "random": at_random("interrupts")}

@@ -14,14 +14,14 @@ import pytest
 SOURCE = Path(__file__).parent.parent / "src"
 
 STAGES = ["jit", "language", "coding", "index", "segments", "storage", "history", "matcher"]
-COMMON = ["errors", "lazy", "thresholds", "arguments", "arrays", "notebooks"]
+COMMON = ["errors", "lazy", "tuning", "arguments", "arrays", "notebooks"]
 BELOW = [*COMMON, *STAGES[: STAGES.index("matcher")]]
 SHELLS = ["spark", "cli", "service", "warming"]
 
 # What each part of the package may import from the package. A part that is not here has no place yet: give it one.
 ALLOWED = {
     "errors": [],
-    "thresholds": [],
+    "tuning": [],
     "lazy": [],
     "arguments": ["errors"],
     "arrays": [],

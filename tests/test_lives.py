@@ -31,7 +31,7 @@ from dibs.language.printer import to_sql
 from dibs.matcher import Matcher
 from dibs.matches import id_order
 from dibs.reference import matches
-from dibs.thresholds import using
+from dibs.tuning import using
 from entries import askings, check_counts, check_top, nothing_fails_unseen, settle
 from settings import THRESHOLDS
 from strategies import RANDOM

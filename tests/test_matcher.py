@@ -17,7 +17,7 @@ import dibs
 from dibs.language.printer import to_sql
 from dibs.reference import matches
 from dibs.segments.segment import Choice
-from dibs.thresholds import using
+from dibs.tuning import numbers, using
 from strategies import events, expressions
 
 
@@ -240,7 +240,7 @@ def test_weights_and_top():
 
 def test_top_and_count_of_batches(monkeypatch):
     """Both see every pair, in rooms of any size, and keep what they need only."""
-    monkeypatch.setattr("dibs.thresholds.thresholds.first_room", 50)
+    monkeypatch.setattr(numbers["first_room"], "value", 50)
     rng = np.random.default_rng(2)
     m = dibs.Matcher(threads=2)
     weights = rng.integers(0, 40, 300).tolist()

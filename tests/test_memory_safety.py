@@ -19,7 +19,7 @@ import pytest
 import memory_safety
 from dibs.jit.scanning import copy_bytes
 from dibs.matcher import Matcher
-from dibs.thresholds import thresholds, using
+from dibs.tuning import numbers, using
 from guards import GuardBroken, guarded
 from settings import THRESHOLDS
 
@@ -160,7 +160,7 @@ def test_many_patterns_before_many_values() -> None:
 
 def test_many_strings_in_many_segments() -> None:
     """Each has an entry for its value and one in reverse, in each of eight segments."""
-    values = [f"v{i:03d}" for i in range(thresholds.single_values - 1)]
+    values = [f"v{i:03d}" for i in range(numbers["single_values"].value - 1)]
     rules = [f"a = '{v}' OR ENDSWITH(a, '{v[1:]}')" for v in values]
     with using({"merged_at_once": 2}), guarded(), Matcher() as matcher:
         matcher._layers.keep_segments()

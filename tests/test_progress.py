@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import dibs
-from dibs.thresholds import using
+from dibs.tuning import using
 
 ROWS = 2_000
 ITEMS = [(f"s{i}", f"x = {i} OR y < {i}") for i in range(ROWS)]

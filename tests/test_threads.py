@@ -21,7 +21,7 @@ from dibs.language.printer import to_sql
 from dibs.matcher import Matcher
 from dibs.matches import id_order
 from dibs.reference import matches
-from dibs.thresholds import using
+from dibs.tuning import using
 from entries import nothing_fails_unseen, settle
 from settings import THRESHOLDS
 

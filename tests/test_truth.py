@@ -23,7 +23,7 @@ from dibs.language.normal_form import normal_form
 from dibs.language.sql import parse
 from dibs.matcher import Matcher
 from dibs.reference import evaluate, matches
-from dibs.thresholds import using
+from dibs.tuning import using
 from plain_matchers import plain_matcher
 from settings import THRESHOLDS
 from strategies import events, expressions

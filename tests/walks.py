@@ -14,7 +14,6 @@ import tempfile
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import fields
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
@@ -23,7 +22,7 @@ import pyarrow as pa
 
 import dibs
 from dibs.matcher import Matcher
-from dibs.thresholds import Thresholds, using
+from dibs.tuning import numbers, using
 
 PACKAGE = str(Path(dibs.__file__).parent) + "/"
 TIMES = 5
@@ -81,8 +80,8 @@ NEVER = {"enough_events": 10**9, "look_every": 10**9, "one_by_one_calls": 10**9}
 
 
 def defaults() -> dict[str, Any]:
-    """Thresholds as users have them, whatever DIBS_THRESHOLDS says."""
-    return {field.name: field.default for field in fields(Thresholds)}
+    """Thresholds as users have them, whatever DIBS_TUNING says."""
+    return {name: number.default for name, number in numbers.items()}
 
 
 def matcher_walks() -> dict[str, Walk]:

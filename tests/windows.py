@@ -1,6 +1,7 @@
-"""Windows in time, from end to end: logins as JSON through HTTP and a stream of Spark, against DuckDB.
+"""Windows in time, from end to end: logins as JSON through HTTP and a stream of Spark, of files or of a topic of Kafka,
+against DuckDB.
 
-    python tests/windows.py --events 100000 --spark --seed 1
+    python tests/windows.py --events 100000 --ways http spark kafka --seed 1
 
 Each event sees those before it, whose times are texts in several forms and not in order. The tests run a short form
 (service/test_windows.py, spark/test_windows_spark.py).
@@ -116,11 +117,6 @@ def by_http(client: Any, events: list[dict[str, Any]], at_once: int = 1_000) -> 
 
 def by_spark(spark: SparkSession, folder: Path, events: list[dict[str, Any]], batches: int = 4) -> Found:
     """A stream of files of JSON lines, whose history grows."""
-    from dibs.matcher import Matcher
-    from dibs.spark import History, stream
-
-    with Matcher.open(folder / "subscriptions") as matcher:
-        matcher.add_many(list(rules().items()))
     (folder / "events").mkdir()
     size = -(-len(events) // batches)
     for batch in range(batches):
@@ -128,6 +124,26 @@ def by_spark(spark: SparkSession, folder: Path, events: list[dict[str, Any]], ba
         path.write_text("\n".join(map(line_of, events[batch * size : (batch + 1) * size])))
         os.utime(path, (1_700_000_000 + batch, 1_700_000_000 + batch))  # the order in which they are read
     lines = spark.readStream.option("maxFilesPerTrigger", 1).text(str(folder / "events"))
+    return _streamed(spark, folder, lines)
+
+
+def by_kafka(spark: SparkSession, broker: Any, folder: Path, events: list[dict[str, Any]], batches: int = 4) -> Found:
+    """The same, of a topic with one partition, in which they are in order."""
+    broker.create("logins", partitions=1)
+    kafka = {"kafka.bootstrap.servers": broker.servers}
+    sent = spark.createDataFrame([(line_of(event),) for event in events], "value string").coalesce(1)
+    sent.write.format("kafka").options(**kafka).option("topic", "logins").save()
+    lines = spark.readStream.format("kafka").options(**kafka, subscribe="logins", startingOffsets="earliest")
+    lines = lines.option("maxOffsetsPerTrigger", -(-len(events) // batches))
+    return _streamed(spark, folder, lines.load().selectExpr("CAST(value AS STRING) AS value"))
+
+
+def _streamed(spark: SparkSession, folder: Path, lines: Any) -> Found:
+    from dibs.matcher import Matcher
+    from dibs.spark import History, stream
+
+    with Matcher.open(folder / "subscriptions") as matcher:
+        matcher.add_many(list(rules().items()))
     frame = lines.selectExpr("CAST(get_json_object(value, '$.number') AS BIGINT) AS id", "value")
     given = frame, folder / "subscriptions", folder / "matches", folder / "checkpoint"
     query = stream(*given, attributes="value", history=History(order="id"), trigger="available-now")
@@ -140,23 +156,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--events", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--spark", action="store_true", help="a stream of Spark, too")
+    parser.add_argument("--ways", nargs="+", choices=list(WAYS), default=["http"])
     options = parser.parse_args()
-    from serving import running
-
     events, wrong = logins(options.events, options.seed), 0
     right = by_duckdb(events)
     with tempfile.TemporaryDirectory() as place:
-        ways = {"HTTP": lambda folder: _served(running, folder, events)}
-        if options.spark:
-            from dibs.spark import session
-
-            ways["Spark"] = lambda folder: by_spark(session(cores=2, app="windows"), folder, events)
-        for way, ask in ways.items():
+        for way in options.ways:
             folder = Path(place) / way
             folder.mkdir()
             begin = time.monotonic()
-            found = ask(folder)
+            found = WAYS[way](folder, events)
             wrong += len(found ^ right)
             took = time.monotonic() - begin
             print(f"{way}: {len(events):,} events, {len(found):,} matches, {len(found ^ right)} wrong, {took:.0f} s")
@@ -165,9 +174,37 @@ def main() -> int:
     return bool(wrong)
 
 
-def _served(running: Any, folder: Path, events: list[dict[str, Any]]) -> Found:
+def _by_http(folder: Path, events: list[dict[str, Any]]) -> Found:
+    from serving import running
+
     with running(folder / "searches") as served:
         return by_http(served.client(), events)
+
+
+def _by_spark(folder: Path, events: list[dict[str, Any]]) -> Found:
+    from dibs.spark import session
+
+    spark = session(cores=2, app="windows")
+    try:
+        return by_spark(spark, folder, events)
+    finally:
+        spark.stop()
+
+
+def _by_kafka(folder: Path, events: list[dict[str, Any]]) -> Found:
+    from brokers import load_script
+    from dibs.spark import session
+
+    kafka = load_script()
+    spark = session(cores=2, app="windows", spark_jars=kafka.connector(), spark_sql_shuffle_partitions=2)
+    try:
+        with kafka.running() as broker:
+            return by_kafka(spark, broker, folder, events)
+    finally:
+        spark.stop()
+
+
+WAYS = {"http": _by_http, "spark": _by_spark, "kafka": _by_kafka}
 
 
 if __name__ == "__main__":

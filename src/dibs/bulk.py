@@ -19,7 +19,8 @@ from dibs.intake import by_type, names_at
 from dibs.segments.compile import Compiled, compile_texts
 from dibs.segments.ids import IdIndex
 from dibs.segments.segment import build
-from dibs.thresholds import thresholds
+from dibs.segments.segment_set import PREDICATES_FOR_A_SEGMENT
+from dibs.segments.state import CHANGES_FOR_A_SEGMENT
 
 
 def plain_columns(items: list[Any]) -> tuple[pa.Array, pa.Array, NDArray[np.float64] | None] | None:
@@ -65,7 +66,7 @@ def add_columns(
     def add() -> list[Rejected]:
         columns = by_type(ids)
         must_wait = changes.batching or len(columns) > 1
-        few = len(texts) <= thresholds.changes_for_a_segment
+        few = len(texts) <= CHANGES_FOR_A_SEGMENT.value
         told = Told(progress, len(texts))
         compiled = compile_texts(texts, told.read, must_wait or few, changes.no_joins, changes.types)
         errors: dict[int, DibsError] = dict(compiled.errors)
@@ -86,7 +87,7 @@ def add_columns(
         is_good = np.ones(len(texts), np.bool_)
         is_good[list(errors)] = False
         keep = np.flatnonzero(is_good)
-        short = len(compiled.table.attribute) <= thresholds.predicates_for_a_segment
+        short = len(compiled.table.attribute) <= PREDICATES_FOR_A_SEGMENT.value
         if must_wait or (few and short):  # the next match makes a segment of them, together with others
             given = ids.to_pylist() if isinstance(ids, pa.Array) else ids
             own = texts.to_pylist()

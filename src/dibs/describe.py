@@ -6,14 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from dibs.coding.computed.forms import may_be_last
+from dibs.coding.computed.forms import cut
+from dibs.coding.computed.splitting import RESIDUAL_MENTIONS
 from dibs.language.joins import paths_of
-from dibs.language.scalars import scalar_of, text_of
-from dibs.language.table import Facet
+from dibs.language.scalars import is_computed, scalar_of, text_of
 from dibs.segments.segment import Segment
 from dibs.segments.state import State
 from dibs.segments.upkeep import Upkeep
-from dibs.thresholds import thresholds
 
 
 def describe(state: State, upkeep: Upkeep) -> dict[str, Any]:
@@ -56,15 +55,12 @@ def _describe_computed(segment: Segment) -> list[str]:
     lines = []
     if segment.residuals is not None:
         lines.append(f"  tests of computed values that are made last: {len(segment.residuals):,}")
-    names = sorted(name for name, _ in segment.domains.attributes if may_be_last(name))
-    if names:
-        mentions = np.bincount(segment.clauses_by_row.attribute, minlength=len(segment.domains.attributes))
-        few = [
-            text_of(scalar_of(name))
-            for name in names
-            if mentions[segment.domains.number_of[name, Facet.VALUE]] < thresholds.residual_mentions
-        ]
+    attributes = segment.domains.attributes
+    own = [number for number, (name, _) in enumerate(attributes) if is_computed(name) and cut(name)[1]]
+    if own:
+        mentions = np.bincount(segment.clauses_by_row.attribute, minlength=len(attributes))
+        few = {attributes[number][0] for number in own if mentions[number] < RESIDUAL_MENTIONS.value}
         if few:
-            said = f"{len(few):,}, {few[0]} among them"
+            said = f"{len(few):,}, {text_of(scalar_of(min(few)))} among them"
             lines.append(f"  computed for every event, with a constant of few subscriptions: {said}")
     return lines

@@ -21,7 +21,9 @@ from dibs.segments.ids import Id, IdIndex
 from dibs.segments.layer import by_type
 from dibs.segments.segment import Segment
 from dibs.segments.state import Waiting
-from dibs.thresholds import thresholds
+from dibs.tuning import tuned
+
+TIES_SELECTED = tuned("ties_selected", 1_000, 1, "pairs", "of an event; of more, the first are selected, not sorted")
 
 FORGET_AT = 10_000  # pairs that are kept at least before the light ones among them are forgotten
 Part = tuple[Segment, NDArray[np.int32], NDArray[np.int32]]  # segment, event, row
@@ -191,7 +193,7 @@ def _first_ties(
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """Of pairs whose weight is among the k highest of their event those that can be among its first k: of very many
     with the least of these weights, the k with the first ids. (No Python object is made for the others.)"""
-    many = np.flatnonzero(np.bincount(event) > max(k, thresholds.ties_selected)) if len(event) > k else ()
+    many = np.flatnonzero(np.bincount(event) > max(k, TIES_SELECTED.value)) if len(event) > k else ()
     if not len(many):
         return event, row
     keep = np.ones(len(event), np.bool_)

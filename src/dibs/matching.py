@@ -43,7 +43,9 @@ from dibs.segments.single.call import Singles
 from dibs.segments.single.texts import dict_of, text_of
 from dibs.segments.state import State
 from dibs.segments.tombstones import Bits, alive
-from dibs.thresholds import thresholds
+from dibs.tuning import tuned
+
+ROWS_IN_ORDER = tuned("rows_in_order", 1_000, 1, "rows", "of a segment for which all names are put in order")
 
 COUNTERS = ("events", "pairs", "candidates", "false candidates", "predicates", "nodes")
 
@@ -246,8 +248,7 @@ class Matching:
         new = [s for s, n in zip(segments, of) if not n.complete]
         missing = bool(new) or not all(name in wanted.codes for name in more)
         if missing or (
-            not wanted.is_sorted
-            and any(n.disordered and len(s) > thresholds.rows_in_order for s, n in zip(segments, of))
+            not wanted.is_sorted and any(n.disordered and len(s) > ROWS_IN_ORDER.value for s, n in zip(segments, of))
         ):
             extended = wanted.extend_by(chain(more, *(s.names for s in new))) if missing else None
             wanted = self.names = extended or WantedNames(frozenset(more).union(*(s.names for s in segments)))

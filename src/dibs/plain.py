@@ -24,13 +24,21 @@ from dibs.lazy import lazy
 from dibs.plain_values import event_of, extent, plain_values, values_by_event
 from dibs.reference import ValuesByName, children_first, holds_for, with_computed
 from dibs.segments.state import State
-from dibs.thresholds import thresholds
+from dibs.tuning import tuned
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dibs.coding.values import EventValues
     from dibs.matches import Matches
+
+COLD_SUBSCRIPTIONS = tuned("cold_subscriptions", 1_000, 0, "subscriptions", "that need no kernels until these are here")
+COLD_PAIRS = tuned(
+    "cold_pairs", 2_000_000, 0, "subscriptions times events", "of a batch that need no kernels until these are here"
+)
+COLD_VALUES = tuned(
+    "cold_values", 200_000, 0, "predicates times values", "of an event, likewise; or 64 characters each"
+)
 
 
 class NeedsEngine(Exception):
@@ -77,7 +85,7 @@ class Asked:
         return tuple(filter(is_computed, self.mentioned))
 
     def check_extent(self, extent: int) -> None:
-        if extent and extent * self.predicates > thresholds.cold_values:
+        if extent and extent * self.predicates > COLD_VALUES.value:
             raise NeedsEngine
 
     def find(self, values: ValuesByName, now: Present = None) -> list[Id]:
@@ -175,7 +183,7 @@ class PlainMatching:
         """What was read of a batch, and the ids of each event."""
         asked, now = self.asked(), read_clock() if now is None else now
         values = self._read(asked, events, attributes, on_error)
-        if values.events * len(asked.state) > thresholds.cold_pairs:
+        if values.events * len(asked.state) > COLD_PAIRS.value:
             raise NeedsEngine
         dead = set(values.unreadable_events.tolist())
         by_event = values_by_event(values)
@@ -196,7 +204,7 @@ class PlainMatching:
             return read_dicts(rows if attributes is None else json.attributes_of(rows, attributes), wanted, on_error)
         if not isinstance(events, (list, tuple, Mapping)) and not _has_no_maps(events):
             raise NeedsEngine  # also because what can be read only once must not be begun here
-        if hasattr(events, "__len__") and len(events) * len(asked.state) > thresholds.cold_pairs:
+        if hasattr(events, "__len__") and len(events) * len(asked.state) > COLD_PAIRS.value:
             raise NeedsEngine
         return read_events(events, wanted, attributes=attributes, on_error=on_error)
 

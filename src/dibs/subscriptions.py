@@ -24,9 +24,8 @@ from dibs.jit.undisturbed import bring
 from dibs.language.joins import may_have_joins, paths_of
 from dibs.language.printer import JOIN
 from dibs.language.types import NO_TYPES, Types
-from dibs.plain import NeedsEngine, PlainMatching
+from dibs.plain import COLD_SUBSCRIPTIONS, NeedsEngine, PlainMatching
 from dibs.segments.state import ReadText, State, Subscription, Waiting
-from dibs.thresholds import thresholds
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -89,7 +88,7 @@ class Subscriptions:
     def _expect(self, more: int) -> None:
         """Before subscriptions come to a matcher whose engine was not here: they may be too many to do without it."""
         is_here = engine.current is not None and not self._stays_plain
-        if is_here or len(self._changes.layers.state) + more > thresholds.cold_subscriptions:
+        if is_here or len(self._changes.layers.state) + more > COLD_SUBSCRIPTIONS.value:
             self.use_engine()
 
     @property
@@ -138,7 +137,7 @@ class Subscriptions:
         (SubscriptionErrors lists every bad one). on_error="skip" adds the good ones and returns the others. `progress`
         is called with how many more are done; if it raises, or is interrupted, none is added."""
         if self._matching is None:
-            self._expect(len(items) if isinstance(items, (list, tuple)) else thresholds.cold_subscriptions + 1)
+            self._expect(len(items) if isinstance(items, (list, tuple)) else COLD_SUBSCRIPTIONS.value + 1)
         return add_items(self._changes, items, on_error, progress)
 
     def add_table(

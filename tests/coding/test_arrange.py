@@ -17,7 +17,7 @@ from dibs.coding.events import WantedNames, read_events
 from dibs.coding.merge import merge_domains
 from dibs.language.normal_form import normal_form
 from dibs.segments.compile import compile_forms, compile_texts
-from dibs.thresholds import thresholds, using
+from dibs.tuning import numbers, using
 from strategies import events, expressions
 
 
@@ -38,7 +38,7 @@ def test_arranged_is_sorted(trees, batch):
     assert same(code_events(values, domains), _sort(list(pieces(values, domains)), values.events))
 
 
-@pytest.mark.parametrize("count", [1, thresholds.few_events, thresholds.few_events + 1, 700])
+@pytest.mark.parametrize("count", [1, numbers["few_events"].value, numbers["few_events"].value + 1, 700])
 def test_kinds_arrays_and_rests(count):
     domains = domains_of(
         "a = 9007199254740993 AND b < 2 AND c = 'x'",
@@ -83,7 +83,7 @@ def test_merged_domains_know_the_names_without_looking_them_up():
 
 def test_very_long_events_are_left_to_sorting():
     domains = domains_of("a = 1 AND b = 2")
-    values = read_events([{"a": list(range(thresholds.longest_event + 1)), "b": 2}], {"a", "b"})
+    values = read_events([{"a": list(range(numbers["longest_event"].value + 1)), "b": 2}], {"a", "b"})
     assert values.arranged is None
     assert code_events(values, domains).offsets.tolist() == [0, 4]  # below 1, 1 and above it; and b
 

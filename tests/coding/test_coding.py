@@ -23,7 +23,7 @@ from dibs.language.normal_form import normal_form
 from dibs.language.sql import parse
 from dibs.language.table import Facet
 from dibs.segments.compile import compile_forms
-from dibs.thresholds import thresholds
+from dibs.tuning import numbers
 from strategies import events, expressions
 
 
@@ -201,7 +201,7 @@ def test_entries_of_an_event_are_sorted_and_distinct():
 def test_a_huge_array_is_coded_fast_and_right():
     domains, clauses, _ = coded("a = 77", "a < 0", "a > 99999")
     values = list(range(100_000, 0, -1))
-    assert len(values) > thresholds.longest_event
+    assert len(values) > numbers["longest_event"].value
     batch = code_events(read_events([{"a": values}], {"a"}), domains)
     rows = create("scan", clauses).match(batch, 1).row.tolist()
     assert sorted(rows) == [0, 2]

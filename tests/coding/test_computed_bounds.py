@@ -21,7 +21,7 @@ from dibs.language.scalars import is_computed
 from dibs.language.sql import parse
 from dibs.language.table import Facet, Op, PredicateTable
 from dibs.reference import evaluate
-from dibs.thresholds import using
+from dibs.tuning import using
 
 FORMS = (
     "abs(x - {a}) {op} {b}",

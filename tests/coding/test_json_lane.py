@@ -22,7 +22,7 @@ from dibs.coding.events.json import json_lines, json_text
 from dibs.coding.events.json_lane import read_json_columns, read_json_lines
 from dibs.coding.values import ArrangedValues, EventValues
 from dibs.errors import EventError
-from dibs.thresholds import smallest, using
+from dibs.tuning import smallest, using
 
 
 def content(values: EventValues) -> Any:

@@ -17,7 +17,7 @@ from dibs.coding.events import read_events
 from dibs.coding.lookup import lookup_of
 from dibs.index import create
 from dibs.segments.compile import compile_texts
-from dibs.thresholds import using
+from dibs.tuning import using
 
 STRINGS = ["", "a", "ab", "abcdefgh", "abcdefghi", "abcdefghij", "abcdefghijklmnopq", "é", "z" * 25, "1"]
 NUMBERS = [0, 1, -1, 0.5, 2**53, 2**53 + 1, 2**63, 1e300, -7e-300, 7]

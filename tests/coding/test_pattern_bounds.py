@@ -16,10 +16,9 @@ from pattern_sets import found_in, set_of
 import dibs
 from dibs.coding.patterns import PatternSet, regexes
 from dibs.coding.patterns.regexes import KEPT_LARGE, KEPT_SMALL, Group, Regexes
-from dibs.language.like import like_regex
-from dibs.language.regex import LARGE_PROGRAM, MAX_PROGRAM, compile_regex, program_size
+from dibs.language.regex import LARGE_PROGRAM, MAX_PROGRAM, compile_regex, like_regex, program_size
 from dibs.matcher import Matcher
-from dibs.thresholds import using
+from dibs.tuning import using
 
 PATTERNS = ["b+", "(?i)É", "[^a]", r"\bab\b", r"\p{L}{2}", "x{0,30}y", "[ab]{2}", r"^\w+$", r"\d"]  # none needs a text
 

@@ -14,10 +14,10 @@ from pattern_sets import PATTERN_THRESHOLDS, found_in, likes, regexes, set_of, s
 import dibs
 from dibs.coding.patterns.groups import CONTAINS, LIKE, NO_NEWLINES, REGEX
 from dibs.language.expression import Like, RLike, StringTest
-from dibs.language.like import like_regex
 from dibs.language.printer import to_sql
+from dibs.language.regex import like_regex
 from dibs.reference import is_like, matches
-from dibs.thresholds import using
+from dibs.tuning import using
 
 
 @given(st.lists(likes, unique=True, max_size=12), st.lists(strings, max_size=6), PATTERN_THRESHOLDS)

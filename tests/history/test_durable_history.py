@@ -25,7 +25,7 @@ from dibs.language.expression import Expression
 from dibs.language.printer import to_sql
 from dibs.reference import matches
 from dibs.storage.check import check_folder
-from dibs.thresholds import using
+from dibs.tuning import using
 from join_strategies import documents, subscriptions
 
 NOON = dt.datetime(2024, 1, 1, 12)

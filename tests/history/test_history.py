@@ -17,7 +17,7 @@ import pytest
 
 import dibs
 from dibs.history.answering import Answerer
-from dibs.thresholds import using
+from dibs.tuning import using
 
 NOON = dt.datetime(2024, 1, 1, 12)
 MINUTE = dt.timedelta(minutes=1)

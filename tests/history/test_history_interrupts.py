@@ -9,7 +9,7 @@ import pytest
 
 import dibs
 from dibs.reference import matches
-from dibs.thresholds import using
+from dibs.tuning import using
 from interrupts import inject
 
 TEXTS = [

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import dibs
 from dibs.reference import matches
 from dibs.storage.check import check_folder
-from dibs.thresholds import using
+from dibs.tuning import using
 from settings import THRESHOLDS
 
 NOON = dt.datetime(2024, 1, 1, 12)

@@ -15,7 +15,7 @@ from dibs.coding.events import read_events
 from dibs.history.coded.columns import DocumentSnapshot, Texts
 from dibs.history.coded.indexes import IndexKey
 from dibs.reference import matches
-from dibs.thresholds import using
+from dibs.tuning import using
 
 NAMES = "abcde"
 ALL = " AND ".join(f"d.{name} = {name}" for name in NAMES)

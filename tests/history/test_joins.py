@@ -15,7 +15,7 @@ from dibs.language.joins import join_of, joins_in, name_of
 from dibs.language.printer import to_sql
 from dibs.language.sql import parse
 from dibs.reference import matches
-from dibs.thresholds import using
+from dibs.tuning import using
 from join_strategies import documents, subscriptions
 from settings import THRESHOLDS
 from strategies import events

@@ -17,7 +17,7 @@ from dibs.history.plan import LOOK_AGAIN, Costs, Sizes
 from dibs.language.expression import Compare, Expression, literal
 from dibs.language.printer import to_sql
 from dibs.reference import matches
-from dibs.thresholds import using
+from dibs.tuning import using
 from join_strategies import documents, subscriptions
 from strategies import events
 

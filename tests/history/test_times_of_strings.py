@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import dibs
 from dibs.language.sql import parse
 from dibs.reference import matches
-from dibs.thresholds import smallest, using
+from dibs.tuning import smallest, using
 
 NOON = dt.datetime(2024, 5, 1, 12)
 RULES = [

@@ -14,7 +14,7 @@ import dibs
 from dibs.language.sql import parse
 from dibs.reference import matches
 from dibs.reference.totals import rounded_sum
-from dibs.thresholds import smallest, using
+from dibs.tuning import smallest, using
 
 SUM = "x = (SELECT SUM(d.x) FROM history d)"
 AVG = "x = (SELECT AVG(d.x) FROM history d)"

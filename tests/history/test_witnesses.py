@@ -19,7 +19,7 @@ from dibs.language.joins import join_of, joins_in
 from dibs.language.sql import parse
 from dibs.reference import find_key, values_of
 from dibs.reference.joins import is_met, join_values
-from dibs.thresholds import smallest, using
+from dibs.tuning import smallest, using
 from join_strategies import documents, subscriptions
 
 # Of 72 conjunctions: kernels do not take it.

@@ -17,7 +17,7 @@ from dibs.index.auto.planner import Auto, Parts
 from dibs.index.auto.shares import measure_shares
 from dibs.index.base import do_pending
 from dibs.language.table import ACCEPT, REJECT
-from dibs.thresholds import thresholds, using
+from dibs.tuning import numbers, using
 
 
 def pairs_of(index, events, threads=1):
@@ -48,7 +48,7 @@ PLACES = {
 def place(request, monkeypatch):
     """Where clauses go, by what the planner thinks that they cost there."""
     for name, value in PLACES[request.param].items():
-        monkeypatch.setattr(thresholds, name, value)
+        monkeypatch.setattr(numbers[name], "value", value)
     return request.param
 
 
@@ -124,8 +124,8 @@ def test_long_lists_of_spans(place):
 
 def test_small_rooms(place, monkeypatch):
     """Kernels that stop at every corner and go on give every pair once."""
-    monkeypatch.setattr(thresholds, "first_room", 1)
-    monkeypatch.setattr(thresholds, "largest_room", 16)
+    monkeypatch.setattr(numbers["first_room"], "value", 1)
+    monkeypatch.setattr(numbers["largest_room"], "value", 16)
     rng = np.random.default_rng(3)
     for _ in range(6):
         clauses = random_clauses(rng, 80, 3, 9)
@@ -156,7 +156,7 @@ def test_cells_above_every_span(place):
 
 def test_plans_again_when_events_are_not_as_guessed(monkeypatch):
     """Every attribute is asked for by few but present in all events: filed as rare, measured as common."""
-    monkeypatch.setattr(thresholds, "enough_events", 100)
+    monkeypatch.setattr(numbers["enough_events"], "value", 100)
     m = dibs.Matcher()
     m.add_many([(i, f"a{i % 3_000} <= {5 + i % 7} AND a{(i * 7 + 1) % 3_000} >= 0") for i in range(20_000)])
     batch = [{f"a{k}": (k + e) % 7 for k in range(3_000)} for e in range(40)]
@@ -185,7 +185,7 @@ def test_plans_follow_a_drift_and_its_return(monkeypatch):
         RECORDS
         | {"look_cost": 1.0, "values_cost": 0.0, "enough_events": 200, "look_every": 200, "remembered_events": 400}
     ).items():
-        monkeypatch.setattr(thresholds, name, value)
+        monkeypatch.setattr(numbers[name], "value", value)
     m = dibs.Matcher()
     m.add_many(
         [(i, f"a{i % 200} >= 0 AND a{200 + i % 200} >= 0 AND a{i % 400} <= {i % 5}.{i:04}") for i in range(4_000)]
@@ -250,7 +250,7 @@ def test_plans_follow_the_size_of_batches(size, kind):
 def test_events_one_by_one(monkeypatch, seed, several):
     """Once single events keep coming, what is in masks is filed for them too, and the answers stay the same."""
     for name, value in (MASKS | {"one_by_one_clauses": 1, "one_by_one_calls": 2}).items():
-        monkeypatch.setattr(thresholds, name, value)
+        monkeypatch.setattr(numbers[name], "value", value)
     rng = np.random.default_rng(seed)
     clauses = random_clauses(rng, 150, 5, 12)
     events = random_events(rng, 60, 5, 12, several)
@@ -283,7 +283,7 @@ def test_what_was_filed_for_an_old_plan_does_not_serve_a_new_one():
 
 def test_events_are_observed_from_many_threads(monkeypatch):
     """What is remembered of the latest events is counted right, whoever matches."""
-    monkeypatch.setattr(thresholds, "latest_events", 50)
+    monkeypatch.setattr(numbers["latest_events"], "value", 50)
     rng = np.random.default_rng(2)
     presence, events = statistics.Presence(4), random_events(rng, 7, 4, 9)
     problems = []

@@ -35,7 +35,7 @@ from dibs.papers.structures.betree.layout import (
     TASKS,
     WORDS,
 )
-from dibs.thresholds import thresholds, using
+from dibs.tuning import numbers, using
 
 KINDS = [BETree, BETreeBatch]
 CNode, PNode, Place, Record, Entry = (
@@ -500,8 +500,8 @@ def test_rows_go_to_the_p_node_of_the_highest_rank():
 def test_everything_holds_after_any_updates(kind, labels, seed, monkeypatch):
     rng = np.random.default_rng(seed)
     if seed % 2:  # memory that is always too small: every step is interrupted
-        monkeypatch.setattr(thresholds, "betree_words", 300)
-        monkeypatch.setattr(thresholds, "betree_expected", 0.0)
+        monkeypatch.setattr(numbers["betree_words"], "value", 300)
+        monkeypatch.setattr(numbers["betree_expected"], "value", 0.0)
         monkeypatch.setattr(betree_module, "grow_array", _exactly)
     attributes, cells = int(rng.integers(2, 9)), int(rng.integers(5, 60))
     label = np.sort(rng.choice(MOST if labels else 4 * cells, cells + 1, replace=False)).astype(np.int32) + 1

@@ -19,7 +19,7 @@ from dibs.papers.structures.counters import AT_ONCE, changes, counters, set_back
 from dibs.papers.structures.counting import Counting
 from dibs.papers.structures.kindex import KIndex
 from dibs.papers.structures.postings import write_out
-from dibs.thresholds import smallest, using
+from dibs.tuning import smallest, using
 
 
 def spans_of(rows: list[dict[int, list[tuple[int, int]]]], attributes: int) -> Clauses:

@@ -11,7 +11,7 @@ from coded import conjunctions_of, events_of, expected, pairs_of, random_clauses
 from dibs.coding.clauses import Clauses
 from dibs.index.conjunctions import select
 from dibs.papers.structures.gryphon import Gryphon
-from dibs.thresholds import thresholds
+from dibs.tuning import numbers
 
 Spans = tuple[tuple[int, int], ...]
 
@@ -51,7 +51,7 @@ def paths(clauses: Clauses, index: Gryphon) -> dict[int, dict[int, Spans]]:
         visited += 1
         count, first, rows, directory = tree[at].tolist()
         assert at == 0 or count + rows > 0
-        assert directory == -1 or at == 0 or count > thresholds.gryphon_edges
+        assert directory == -1 or at == 0 or count > numbers["gryphon_edges"].value
         for row in a["rows"][first : first + rows].tolist():
             put(row, path)
         edges = tree[at + 1 : at + 1 + count].tolist()
@@ -90,7 +90,7 @@ def test_the_way_to_a_row_is_its_predicates(seed):
     at = 0
     while at < len(tree):
         for x in range(at + 1, at + 1 + tree[at, 0]):
-            assert reach[x // thresholds.gryphon_block] >= tree[x, 2]
+            assert reach[x // numbers["gryphon_block"].value] >= tree[x, 2]
         at += 1 + tree[at, 0]
 
 
@@ -162,16 +162,16 @@ def test_nodes_with_many_edges(levels):
     """Below the root too: few levels are gone through, of many the event's are looked for."""
     rng = np.random.default_rng(levels)
     rows = []
-    for _ in range(2 * thresholds.gryphon_edges):
+    for _ in range(2 * numbers["gryphon_edges"].value):
         a, lo = int(rng.integers(1, 1 + levels)), int(rng.integers(1, 3_000))
         rows.append([(0, 4, 4), (a, lo, lo + int(rng.choice([0, 0, 3, 400])))])
     # Attribute 0 is tested first: these rows mention all others more often.
-    rows += [[(a, 5_000, 5_000) for a in range(1, 1 + levels)]] * (2 * thresholds.gryphon_edges + 1)
+    rows += [[(a, 5_000, 5_000) for a in range(1, 1 + levels)]] * (2 * numbers["gryphon_edges"].value + 1)
     clauses = ranges_of(rows, 1 + levels)
     index = Gryphon.build(clauses, "rare")
     tree = index.arrays()["tree"]
     node = tree[1, 3]
-    assert tree[1].tolist()[:3] == [0, 4, 4] and tree[node, 0] > thresholds.gryphon_edges and tree[node, 3] > 0
+    assert tree[1].tolist()[:3] == [0, 4, 4] and tree[node, 0] > numbers["gryphon_edges"].value and tree[node, 3] > 0
     some = rng.integers(1, 3_400, (40, 1 + levels))
     events = [{a: int(v) for a, v in enumerate(line) if rng.random() < 0.5} | {0: 4} for line in some]
     batch = events_of(events)

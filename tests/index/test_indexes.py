@@ -1,5 +1,5 @@
 """One suite for every index: the same pairs as a plain-Python twin, on everything that the coded model can say, and on
-every way that an index takes (dibs.thresholds)."""
+every way that an index takes (dibs.tuning)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dibs.coding.merge import move_clauses
 from dibs.index import INDEXES, options_of, takes
 from dibs.index.base import do_pending, options_in
 from dibs.papers.structures.profiles import profiles_of
-from dibs.thresholds import at_random, smallest, using
+from dibs.tuning import at_random, smallest, using
 
 NAMES = list(INDEXES)
 TATBUL = ("cluster", "interval", "hybrid", "segment-tree", "interval-tree")

@@ -12,7 +12,7 @@ import dibs
 from coded import random_clauses
 from dibs.index import INDEXES, operators
 from dibs.index.operators import BETWEEN, EQ, GE, IN, LE, NE
-from dibs.thresholds import smallest, using
+from dibs.tuning import smallest, using
 
 EVENTS = [{"b": v} for v in (True, False, 0, -1.5, "x", "", dibs.Range(0, 3), [False, "x"])] + [{}, {"c": 1}]
 

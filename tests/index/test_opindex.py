@@ -38,7 +38,7 @@ from dibs.papers.structures.opindex.blocks import (
 )
 from dibs.papers.structures.opindex.forms import CNF, DNF, LISTS, OTHER, RANK_BITS, program_forms, rank_of
 from dibs.papers.structures.opindex.opindex import OpIndex, OpIndexBS
-from dibs.thresholds import thresholds, using
+from dibs.tuning import numbers, using
 
 KINDS = [OpIndex, OpIndexBS]
 A, B, C, D, E = range(5)
@@ -490,7 +490,7 @@ def test_an_insertion_moves_few_entries():
         largest = max(largest, int(heads[1, EXTRA_ROOM]))
         merges += int(heads[1, SIZE]) > before
     size = int(heads[1, SIZE])
-    assert size > 4 * thresholds.opindex_short_list
+    assert size > 4 * numbers["opindex_short_list"].value
     assert 250 <= largest <= 8 * size**0.5
     assert 1 <= merges <= 20_000 // (4 * 20_000**0.5)
     events = batch_of({0: int(np.median(cells))})

@@ -29,7 +29,7 @@ from dibs.index import create
 from dibs.index.conjunctions import select
 from dibs.papers.structures.pbtree.layout import KEYS, LISTS
 from dibs.papers.structures.pbtree.pbtree import PBTreeMemory
-from dibs.thresholds import smallest, using
+from dibs.tuning import smallest, using
 
 predicates = st.lists(st.tuples(st.sampled_from(["=", "<=", ">=", "!="]), st.integers(2, 30)), max_size=60)
 

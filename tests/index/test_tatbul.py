@@ -19,7 +19,7 @@ from dibs.index import create, find
 from dibs.papers.structures.tatbul.bit_vectors import RANK, WORD
 from dibs.papers.structures.tatbul.cluster import best_key, split
 from dibs.papers.structures.tatbul.interval import elementary
-from dibs.thresholds import thresholds
+from dibs.tuning import numbers
 
 NAMES = ["cluster", "interval", "hybrid", "segment-tree", "interval-tree"]
 EXACT = [name for name in NAMES if name != "cluster"]
@@ -292,7 +292,7 @@ def test_many_slots_are_lists_of_differences(name, width):
         table = index.arrays()["table"]
         assert (table[:, WORD] < 0).all(), "these are to be lists"
         # Each interval begins and ends once, and an anchor is paid for by differences.
-        assert len(index.arrays()["entries"]) <= 2 * len(clauses.lo) * (1 + 1 / thresholds.tatbul_differences)
+        assert len(index.arrays()["entries"]) <= 2 * len(clauses.lo) * (1 + 1 / numbers["tatbul_differences"].value)
 
 
 @pytest.mark.parametrize("name", NAMES)

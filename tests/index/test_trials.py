@@ -13,7 +13,7 @@ from dibs.index import create
 from dibs.index.auto import planner, trials
 from dibs.index.auto.plan import AS_ESTIMATED, FIXED_BYTES, PartCosts, Plan
 from dibs.index.base import do_pending
-from dibs.thresholds import using
+from dibs.tuning import using
 
 TRIED = {"tried_clauses": 1_000_000, "enough_events": 64, "look_every": 64}
 

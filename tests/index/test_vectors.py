@@ -14,7 +14,7 @@ from dibs.index.auto.planner import Auto
 from dibs.index.auto.vector_building import make_segments
 from dibs.index.auto.vector_groups import find_groups
 from dibs.index.statistics import highest_cells
-from dibs.thresholds import using
+from dibs.tuning import using
 
 ONLY = {"vector_rows": 1, "line_cost": -1e3, "look_cost": 1e6, "mask_cost": 1e6}
 

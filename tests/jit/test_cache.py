@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -82,6 +83,18 @@ def test_an_edited_constant_of_a_module_without_kernels_counts(tmp_path: Path) -
     after = run(package, tmp_path, script)
     assert after["dibs.coding.domain"] != before["dibs.coding.domain"]  # which imports it
     assert after["dibs.storage.checksum"] == before["dibs.storage.checksum"]
+
+
+def test_an_edited_number_makes_nothing_stale(tmp_path: Path) -> None:
+    package = copy_of_the_package(tmp_path)
+    script = "from dibs.jit.stamps import kernel_modules as modules, stamp_of_all as of; print(f'\"{of(modules())}\"')"
+    before = run(package, tmp_path, script)
+    for file in ("coding/arrange.py", "index/auto/records.py", "index/auto/shares.py"):  # two of them have kernels
+        source = (package / file).read_text()
+        edited = re.sub(r"( = tuned\(\s*\"\w+\"), ", r"\1, 1 + ", source)
+        assert edited != source
+        (package / file).write_text(edited)
+    assert run(package, tmp_path, script) == before
 
 
 def test_where_the_cache_lies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -170,6 +170,22 @@ _TEXTS = {
         ({date} = {date})
     """,
 }
+# Formats of times, as they stand in a text.
+READ = """yyyy-MM-dd|dd.MM.yyyy|d.M.yyyy|M/d/yy|yyyyMMdd|yyyyMMddHHmmss|yyMMdd|yyyy-MM-dd HH:mm:ss
+yyyy-MM-dd\\'T\\'HH:mm:ss|yyyy-MM-dd\\'T\\'HH:mm:ss.SSSX|yyyy-MM-dd\\'T\\'HH:mm:ss[.SSSSSS][XXX]
+dd/MMM/yyyy:HH:mm:ss Z|dd MMM yyyy|d MMMM yyyy|MMM d, yyyy h:mm a|hh:mm a|h a|HH:mm|yyyy|yyyy-MM|MM-dd|D yyyy
+yyyyDDD|yyyy-MM-dd HH:mm:ss z|yyyy-MM-dd HH:mm VV|yyyy-MM-dd HHX|yyyy-MM-dd HH:mmxxx|yyyy-MM-dd HH:mm:ssXXXXX
+yyyy-MM-dd HH:mmXX|kk:mm|K:mm a|HH a|yyyy-MM-dd [HH:mm]|H:m:s|ss.SSS|yyyyMMddHHmmssSSS|\\'on\\' d.M.y|yyyy yyyy
+MM/dd/yyyy hh:mm:ss a|\\'\\'yy|LLL yyyy|yyyyyy|yyyy-MM-dd[\\'T\\'[HH[:mm]]]|dMyyyy|HHmm|HHmmss|a|mm:ss
+yyyy-MM-dd HH:mm:ssZZZZZ|HHmmS|yyyy-MM-dd h:mm|SSSyyyy|yyyyMMddX"""
+WRITTEN = """yyyy-MM-dd|dd.MM.yy|E|EEEE|MMM|MMMM|d|D|DDD|HH:mm:ss.SSS|h:mm a|K k|S|SSSSSSSSS|X|XXX|x|xxx|Z|ZZZZZ
+z|zzzz|VV|y|yyy|yyyyyy|yyyyMMdd\\'T\\'HHmmss\\'Z\\'|[yyyy]-[MM]|LLLL|EEE, d MMM yyyy|\\'it\\'\\'s\\' H|M/d L"""
+_FORMATS = {
+    "time": ["to_timestamp({format text}, '" + f + "')" for f in READ.replace("\n", "|").split("|")],
+    "date": ["to_date({format text}, '" + f + "')" for f in ("dd.MM.yyyy", "yyyyMMdd", "yyyy-MM-dd HHX")],
+    "int": ["unix_timestamp({format text}, '" + f + "')" for f in ("yyyy-MM-dd HH:mm:ss", "yyyy-MM-dd HHX", "ss.SSS")],
+    "string": ["date_format({time}, '" + f + "')" for f in WRITTEN.replace("\n", "|").split("|")],
+}
 FILLINGS = {
     "factor": ["2", "-3", "0.5"],
     "digits": ["0", "1", "2", "-1", "-2", "-20", "5", "400"],
@@ -187,6 +203,6 @@ def _expand(text: str) -> list[str]:
 
 
 SIGNATURES = {
-    kind: [each for line in lines.strip().splitlines() for each in _expand(line.strip())]
+    kind: [each for line in lines.strip().splitlines() for each in _expand(line.strip())] + _FORMATS.get(kind, [])
     for kind, lines in _TEXTS.items()
 }

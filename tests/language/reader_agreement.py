@@ -69,6 +69,29 @@ TIMES = [
 BAD_TIMES = ["DATE '2023-02-29'", "TIMESTAMP '12:30'", "DATE '2024-05-01 10:00:00'", "TIMESTAMP '2024-13-01 00:00:00'"]
 ODD = ["TRUE", "false", "NULL", "CAST('NaN' AS DOUBLE)", "DOUBLE('-Infinity')", "CAST(5 AS FLOAT)", "CAST('x' AS INT)"]
 REGEXES = ["'a.b'", "'^a$'", "r'\\d+'", "'[a'", "'(?i)x'", "'a{1001}'", "''", "'\\\\d'", "'(?=a)'"]
+NETWORKS = [
+    *(
+        "'10.0.0.0/8'",
+        "'10.1.2.0/24'",
+        "'10.1.3.0/24'",
+        "'10.1.2.3'",
+        "'10.1.2.3/32'",
+        "'0.0.0.0/0'",
+        "'::/0'",
+        "'::/80'",
+    ),
+    *(
+        "'::/80'",
+        "'2001:db8::/32'",
+        "'::1'",
+        "'::ffff:10.0.0.0/104'",
+        "'::ffff:0:0/96'",
+        "'::fffe:0:0/95'",
+        "'10.1.' '2.0/24'",
+    ),
+]
+BAD_NETWORKS = ["'10.1.2.3/24'", "'10.0.0.0/33'", "'x'", "''", "5", "'10.0.0.0/'", "'10.0.0.0/ 8'", "'::%1'", "'/8'"]
+VARIABLES = [*["x", "y", "a", "item", "price"] * 3, "`a b`", "X"]
 BLANKS = [" ", " ", " ", " ", "", "  ", "\n", "\t", " /* c */ ", " -- c\n", "\u00a0", "\r\n"]
 OPERATORS = ["=", "==", "<>", "!=", "<", "<=", ">", ">="]
 
@@ -104,7 +127,18 @@ class Texts:
 
     def predicate(self) -> str:
         random, name, negation = self.random, self.name(), self.random.choice(["", "", "NOT", "not"])
-        kind = random.randrange(13)
+        kind = random.randrange(17)
+        if kind == 16:
+            return self.timed()
+        if kind == 13:
+            networks = [self.pick(NETWORKS, BAD_NETWORKS) for _ in range(random.choice([1, 1, 1, 2, 3]))]
+            return self.join(random.choice(["ip_in", "IP_IN"]), "(", self.argument(), ",", " , ".join(networks), ")")
+        if kind == 14:
+            return self.quantified([], 2)
+        if kind == 15:
+            return (
+                self.subquery() if random.random() < 0.4 else self.join(name, random.choice(OPERATORS), self.number())
+            )
         if kind == 12:
             name, kind = self.value(2), random.choice([0, 4, 5, 6, 7, 8, 9, 10, 11])
         if kind < 4:
@@ -159,6 +193,95 @@ class Texts:
         if kind == 7:
             return self.join("CASE WHEN", one, "THEN", other, random.choice(["", "ELSE 1"]), "END")
         return self.join("CAST(", one, "AS", random.choice(["DOUBLE", "STRING", "foo"]), ")")
+
+    def argument(self) -> str:
+        """What a function is applied to: mostly a name or a path."""
+        random = self.random
+        return random.choice(["a", "item.price", "a.b.c", "price"] * 2 + [self.name(), self.value(1), "`a b`.c"])
+
+    def quantified(self, variables: list[str], depth: int) -> str:
+        """EXISTS or FORALL of an array; variables: of those around it."""
+        random, own = self.random, self.pick(VARIABLES, ["a.b", "5", "select", ""])
+        inner = [*variables, own]
+        parts = [self.element_test(inner, depth) for _ in range(random.choice([1, 1, 2, 3]))]
+        array = self.element(variables) if variables else self.argument()
+        body = f" {random.choice(['AND', 'or'])} ".join(parts)
+        return self.join(random.choice(["exists", "FORALL"]), "(", array, ",", own, "->", body, ")")
+
+    def element(self, variables: list[str]) -> str:
+        random = self.random
+        if random.random() < 0.1:
+            return self.argument()
+        path = random.choice([*["", "", ".price", ".b.c", ".x"] * 2, ".`b c`", ". price"])
+        return random.choice(variables) + path
+
+    def element_test(self, variables: list[str], depth: int) -> str:
+        random, value = self.random, self.element(variables)
+        kind = random.randrange(8)
+        if kind == 0 and depth > 0:
+            return self.quantified(variables, depth - 1)
+        if kind == 1:
+            return self.join(value, random.choice(["", "NOT"]), "IN", "(", self.constant(), ",", self.constant(), ")")
+        if kind == 2:
+            return self.join(value, "BETWEEN", self.constant(), "AND", self.constant())
+        if kind == 3:
+            networks = [self.pick(NETWORKS, BAD_NETWORKS) for _ in range(random.choice([1, 2]))]
+            return self.join("ip_in", "(", value, ",", " , ".join(networks), ")")
+        if kind == 4:
+            value = self.join(random.choice(["round", "coalesce"]), "(", value, ",", self.number(), ")")
+        if kind == 5:
+            return self.join(
+                random.choice(["contains", "startswith"]), "(", value, ",", self.pick(STRINGS, BAD_STRINGS), ")"
+            )
+        if kind == 6:
+            value = self.join(random.choice(["lower", "abs", "NOT", "hour"]), "(", value, ")")
+        return self.join(value, random.choice(OPERATORS), random.choice([self.constant(), self.element(variables)]))
+
+    def timed(self) -> str:
+        """A test with a length of time."""
+        random = self.random
+        number = random.choice(["5", "1", "30", "'10'", "-1", "0", self.number()])
+        unit = random.choice(["MINUTES", "hour", "DAY", "Seconds", "MONTH", "weeks", "foo"])
+        length = self.join(random.choice(["INTERVAL", "interval"]), number, unit)
+        time = random.choice(["now()", "at", "created.at", "NOW ( )", "current_timestamp", self.constant()])
+        sign, operator = random.choice("+-"), random.choice(OPERATORS)
+        kind = random.randrange(4)
+        if kind == 0:
+            return self.join("at", operator, time, sign, length)
+        if kind == 1:
+            return self.join("at", "-", time, operator, length)
+        if kind == 2:
+            return self.join("hour", "(", "at", sign, length, ")", operator, self.number())
+        return self.join("at", sign, length, "BETWEEN", self.constant(), "AND", self.constant())
+
+    def subquery(self) -> str:
+        """A join over history."""
+        random = self.random
+        name = random.choice(["sku", "price", "item.price", self.name()])
+        pairs = [self.join("d.sku", "=", name)] * (random.random() < 0.9)
+        for _ in range(random.choice([0, 1, 1, 2])):
+            own = random.choice(["d.n", "d.price", "d.`b c`", "lower(d.s)", "d.n * 2"])
+            pairs.append(
+                random.choice(
+                    [
+                        self.join(own, random.choice(OPERATORS), random.choice([self.constant(), name])),
+                        self.join(own, "IN", "(", self.constant(), ",", self.constant(), ")"),
+                        self.join(own, "BETWEEN", self.number(), "AND", self.number()),
+                        self.join(own, "LIKE", self.pick(STRINGS, BAD_STRINGS)),
+                    ]
+                )
+            )
+        where = f" {random.choice(['AND', 'AND', 'OR'])} ".join(pairs) or "TRUE"
+        kind = random.randrange(4)
+        if kind == 0:
+            return self.join(random.choice(["EXISTS", "FORALL"]), "d", "(", where, ")")
+        if kind == 1:
+            return self.join("EXISTS", "(", "SELECT 1 FROM history d WHERE", where, ")")
+        asked = random.choice(["COUNT(*)", "MAX(d.price)", "AVG(d.n)", "MAX_BY(d.s, d.n)"])
+        query = self.join("(", f"SELECT {asked} FROM history d WHERE", where, ")")
+        if kind == 2:
+            return self.join(query, random.choice(OPERATORS), self.constant())
+        return self.join(name, random.choice(OPERATORS), random.choice(["", self.number() + " * "]) + query)
 
     def truth(self) -> str:
         return self.pick(["TRUE", "FALSE", "UNKNOWN", "true", "Unknown"], ["`UNKNOWN`", "unknown.x", "NULL", "5", ""])

@@ -21,7 +21,7 @@ from dibs.matcher import Matcher
 from dibs.past.backtest import backtest
 from dibs.reference import matches
 from dibs.segments.compile import compile_texts
-from dibs.thresholds import smallest, using
+from dibs.tuning import smallest, using
 
 DOMAINS = {"a": (0, 10), "b": (-3, 4), "c.d": (5, 5)}
 TYPES = with_domains(None, DOMAINS)

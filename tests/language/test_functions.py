@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from random import Random
 
 import pytest
 from function_table import table_of_functions
@@ -10,7 +11,8 @@ from function_table import table_of_functions
 from dibs.language.calls import read_scalar
 from dibs.language.functions import FUNCTIONS, Kinds, evaluate
 from dibs.language.functions.plain import Moment, Plain
-from dibs.language.sql import KEYWORDS, validate
+from dibs.language.printer import to_sql
+from dibs.language.sql import KEYWORDS, parse, validate
 
 _WORDS = KEYWORDS - {"LIKE", "ILIKE", "REGEXP", "RLIKE"}
 NAMED = sorted(name for name in FUNCTIONS if name.isidentifier() and name not in _WORDS)
@@ -46,6 +48,59 @@ def test_wrong_arguments_are_told(name: str) -> None:
             if not kind & wanted:
                 arguments = ["a"] * place + [constant] + ["a"] * (function.least - place - 1)
                 check_problems(f"x = {name}({', '.join(arguments)})")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "size(split(a, '(')) > 1",
+        "regexp_extract(a, '[', 0) = 'x'",
+        "regexp_replace(a, '(?=x)', '') = 'x'",
+        "to_date(a, 'dd.MM.JJJJ') = b",
+        "to_timestamp(a, 'E, d MMM') = b",
+        "unix_timestamp(a, 'yyyy]') = b",
+        "date_format(a, 'u') = b",
+        r"date_format(a, 'yyyy\'T') = b",
+        "date_format(a, '" + "y-" * 101 + "') = b",
+        "to_timestamp(a, '" + "[" * 11 + "y') = b",
+    ],
+)
+def test_constants_that_cannot_be_used_are_told(text: str) -> None:
+    check_problems(text)
+    check_problems(f"a = 1 OR {text}")
+
+
+ANY = [
+    "a",
+    "d.b",
+    "NULL",
+    "5",
+    "-0.5",
+    "'x'",
+    "''",
+    "TRUE",
+    "now()",
+    "INTERVAL 1 MONTH",
+    "a + 1",
+    "x -> x",
+    "*",
+    "size(a)",
+    "array(1)",
+]
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_whatever_the_arguments_are(name: str) -> None:
+    """Problems with place and advice, or none; and what has none can be added, printed and read again."""
+    random = Random(name)
+    for _ in range(60):
+        given = ", ".join(random.choice(ANY) for _ in range(random.randrange(5)))
+        text = random.choice(["{} = 1", "x > {}", "EXISTS d (d.x = {} AND d.a = a)", "{}"]).format(f"{name}({given})")
+        if validate(text):
+            check_problems(text)
+        else:
+            printed = to_sql(parse(text))
+            assert validate(printed) == [] and to_sql(parse(printed)) == printed
 
 
 def test_names_that_are_nearly_right() -> None:

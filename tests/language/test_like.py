@@ -7,8 +7,7 @@ import re2
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dibs.language.like import LikeError, Wildcard, like_pieces, like_regex, plain_test
-from dibs.language.regex import MAX_MEMORY, options, refusal
+from dibs.language.regex import MAX_MEMORY, LikeError, Wildcard, like_pieces, like_regex, options, plain_test, refusal
 
 ANY, ONE = Wildcard.ANY, Wildcard.ONE
 

@@ -20,7 +20,7 @@ from dibs.language.sql import parse, validate
 from dibs.matcher import Matcher
 from dibs.past.backtest import backtest
 from dibs.reference import evaluate
-from dibs.thresholds import using
+from dibs.tuning import using
 from plain_matchers import plain_matcher
 
 NOW = "2024-05-01T12:30:00Z"

@@ -32,9 +32,8 @@ from dibs.language.expression import (
     Truth,
     literal,
 )
-from dibs.language.like import LikeError, like_pieces
 from dibs.language.printer import to_sql
-from dibs.language.regex import refusal
+from dibs.language.regex import LikeError, like_pieces, refusal
 from dibs.language.sql import parse
 from strategies import expressions, without_texts
 

@@ -19,7 +19,7 @@ from dibs.language.sql import parse, validate
 from dibs.language.table import Op
 from dibs.language.templates import Kept, frame_of, pattern_of
 from dibs.language.text_kernels import read_alone
-from dibs.thresholds import thresholds
+from dibs.tuning import numbers
 
 TAKEN = [
     "a = 1",
@@ -51,6 +51,10 @@ TAKEN = [
     "(a = 1 OR b = 2) IS UNKNOWN OR ((a IN (1, 2) AND NOT c LIKE 'x%') IS FALSE) IS NOT UNKNOWN",
     "(a = 1) IS NOT TRUE AND (a IN (2, 3)) IS NOT TRUE AND NOT (a = 4 IS TRUE) AND lower(b) = 'x' IS FALSE",
     "((a IN (1, 2, 3) AND (b NOT IN ('x', 'y')) IS UNKNOWN) IS NOT UNKNOWN) IS UNKNOWN",
+    "ip_in(addr, '10.0.0.0/8') AND NOT IP_IN(a.b, '::1') OR ip_in(c, '10.1.2.3') AND ip_in(lower(d), '2001:db8::/32')",
+    "exists(items, x -> x.price < 10) OR FORALL(a.tags, y -> y = 'red' AND NOT y.x.é IN (1, -2))",
+    "exists(x, x -> exists(x.tags, y -> y = 'a' AND x.n > y.n AND z -5 < x)) AND abs(item.price - 3) < 2",
+    "at > now() - INTERVAL 5 MINUTES OR at - created >= interval 2 hours AND hour(at + INTERVAL 1 DAY) = 5",
 ]
 LEFT = [
     "", " ", "a = ", "= 1", "a = 1 AND", "a = 1AND b = 2", "a = 'x", "a = 1 /* why", "a IN ()", "a IN (1,)",
@@ -63,6 +67,9 @@ LEFT = [
     "(a = 1) IS NULL", "TRUE IS TRUE", "a BETWEEN 1 IS TRUE AND 2",
     "(((a IS UNKNOWN) IS UNKNOWN) IS UNKNOWN) IS UNKNOWN",
     "NOT c not like\xa0('\\\\')", "a like\xa0('x%')",
+    "ip_in(a, '10.1.2.0/24', '10.1.3.0/24')", "ip_in(a, '10.1.2.3/24')", "ip_in(a, '::/0')", "ip_in(a, '')",
+    "exists(a, `x y` -> `x y` > 1)", "exists(a, x -> `x`.b > 1)", "exists(a, x -> x LIKE 'a%')", "a -> b",
+    "exists(a, x.y -> x > 1)", "exists(5, x -> x > 1)",
 ]  # fmt: skip
 
 
@@ -110,7 +117,7 @@ def test_decimals_are_the_nearest_float(x):
 
 @pytest.mark.parametrize("shift", [0, 1, 3])
 def test_slices_nulls_and_several_chunks(shift, monkeypatch):
-    monkeypatch.setattr(thresholds, "texts_at_once", 2)
+    monkeypatch.setattr(numbers["texts_at_once"], "value", 2)
     texts = ["x = 0", "a = 1", None, "select = 3 AND b = 'y'", "b = 'x' OR c = 'y'", "", "a = 2", "a LIKE 'x_%'"]
     result = read(pa.array(texts).slice(shift))
     left = [t for t, taken in zip(texts[shift:], result.taken) if not taken]
@@ -163,6 +170,14 @@ def test_errors_of_many_are_those_of_each() -> None:
         assert [r.error.problems for r in found] == [validate(text) for text in bad.values()]
 
 
+def test_a_bad_network_leaves_others_like_it_alone() -> None:
+    """Only its own text is read by the grammar, also where it is the first of many that differ in constants alone."""
+    texts = [f"ip_in(a, '10.0.{i}.0/24') AND b = {i}" for i in range(100)]
+    texts[0], texts[50] = "ip_in(a, '10.0.0.1/24') AND b = 1", "ip_in(a, 'x') AND b = 1"
+    assert np.flatnonzero(~read(pa.array(texts)).taken).tolist() == [0, 50]
+    assert check(texts, Random(0)) == (98, 98)
+
+
 # ---- templates ----
 
 
@@ -184,6 +199,8 @@ def test_a_shape_without_a_meaning_has_no_template() -> None:
     assert pattern_of(b"\x02=\x02") is None  # it depends on the constants whether it is TRUE
     assert pattern_of(b"\x01=CAST (\x02AS DOUBLE )") is None  # a constant that would come out changed
     assert pattern_of(b"\xff\xfe ") is None
+    assert pattern_of(b"IP_IN (\x01,\x03)") is not None
+    assert pattern_of(b"IP_IN (\x01,\x03,\x03)") is None  # it depends on the constants how many spans there are
     assert frame_of(b"p&&p") is None
 
 

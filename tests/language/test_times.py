@@ -26,7 +26,7 @@ from dibs.past.backtest import backtest
 from dibs.reference import evaluate
 from dibs.segments.compile import kept_form
 from dibs.storage.manifest import HEAD
-from dibs.thresholds import smallest, using
+from dibs.tuning import smallest, using
 from plain_matchers import plain_matching
 
 # --- texts ---------------------------------------------------------------------------------------------------------

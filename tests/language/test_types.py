@@ -21,7 +21,7 @@ from dibs.language.types import KINDS, check_types
 from dibs.matcher import Matcher
 from dibs.past.backtest import backtest
 from dibs.reference import evaluate
-from dibs.thresholds import using
+from dibs.tuning import using
 
 TYPES = {
     "price": "number",

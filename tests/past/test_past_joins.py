@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dibs
-from dibs.thresholds import using
+from dibs.tuning import using
 from join_judges import expression, rows
 
 TEXTS = [

@@ -26,7 +26,7 @@ from dibs.segments.segment import Segment
 from dibs.storage import store
 from dibs.storage.check import check_folder
 from dibs.storage.files import read_file
-from dibs.thresholds import using
+from dibs.tuning import using
 from settings import THRESHOLDS
 
 FORMS = (
@@ -83,7 +83,7 @@ def test_every_entry_while_they_come_and_go(thresholds: str, count: int, tmp_pat
     texts: dict[Any, str] = dict(enumerate(texts_of(random, count)))
     weights = {id: float(random.randrange(9)) for id in texts}
     events = events_of(random, 12)
-    own = {**THRESHOLDS[thresholds](1), "residual_mentions": count}
+    own = {} | THRESHOLDS[thresholds](1) | {"residual_mentions": count}
     with using(own), Matcher.open(tmp_path / "folder") as matcher:
         columns = {"id": list(texts), "expression": list(texts.values()), "weight": list(weights.values())}
         matcher.add_table(pa.table(columns))

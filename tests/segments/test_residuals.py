@@ -22,7 +22,7 @@ from dibs.language.scalars import Call, Field
 from dibs.language.sql import parse
 from dibs.matcher import Matcher
 from dibs.reference import matches
-from dibs.thresholds import using
+from dibs.tuning import using
 from settings import THRESHOLDS
 
 TEXTS = (
@@ -219,6 +219,23 @@ def test_what_every_event_computes_is_told() -> None:
         matcher.match_batch([{}] * 10)
         plan = matcher.explain_plan()
         assert "computed for every event, with a constant of few subscriptions: 1, (price % 10) among them" in plan
+    with Matcher() as matcher:  # neither has a bound
+        matcher.add_many([("a", "coalesce(price * 7, 2) = 7"), ("b", "substring(name, 2, 3) LIKE '%x%'")])
+        matcher.match_batch([{}] * 10)
+        plan = matcher.explain_plan()
+        assert "with a constant of few subscriptions: 2, coalesce((price * 7), 2) among them" in plan
+
+
+def test_what_stands_beside_it_counts() -> None:
+    """A value that many ask for, of whom an event reaches few, is not computed for every event."""
+    with Matcher() as matcher:
+        texts = [f"category = 'c{i % 500}' AND price * {1 + i % 20}.5 <= {i}" for i in range(2_000)]
+        matcher.add_many(enumerate(texts))
+        assert not any(name[:1] == "\0" for name in matcher._layers.flush().layers[0].segment.names)
+        events = [{"category": f"c{i}", "price": i / 2} for i in range(60)]
+        wanted = [[k for k in range(2_000) if k % 500 == i and i / 2 * (1.5 + k % 20) <= k] for i in range(len(events))]
+        assert list(matcher.match_batch(events)) == wanted
+        assert [matcher.match(event) for event in events[:20]] == wanted[:20]
 
 
 def test_distances_are_the_same_bits_everywhere() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dibs import Matcher
-from dibs.thresholds import smallest, using
+from dibs.tuning import smallest, using
 
 ATTRIBUTES = 400
 # Where all clauses go that can be records, of which none is filed by values: reading all of an attribute is free.
@@ -76,7 +76,7 @@ def test_all_kinds_of_clauses() -> None:
 
 def test_the_same_at_the_smallest_thresholds() -> None:
     random = Random(2)
-    with using({**smallest(), **BY_ATTRIBUTE}):
+    with using(smallest() | BY_ATTRIBUTE):
         own, twin = pair([clause(random) for _ in range(300)])
         check(own, twin, random, 60)
 

@@ -15,7 +15,7 @@ import pytest
 
 from dibs import EventError, Matcher, Range
 from dibs.index import INDEXES
-from dibs.thresholds import smallest, using
+from dibs.tuning import smallest, using
 
 
 def expressions(random: Random, count: int) -> list[str]:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from dibs.language.expression import Expression, Kind
 from dibs.language.printer import to_sql
 from dibs.matcher import Matcher
-from dibs.thresholds import smallest, using
+from dibs.tuning import smallest, using
 from strategies import events, expressions, json_events
 
 WORDS = ["red", "green", "blue", "new", "old", "é", "x_y", "100%", ""]

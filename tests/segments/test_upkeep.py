@@ -12,7 +12,7 @@ import pytest
 import dibs
 from dibs.segments import upkeep
 from dibs.segments.upkeep import Upkeep
-from dibs.thresholds import smallest, using
+from dibs.tuning import smallest, using
 
 
 class Work:

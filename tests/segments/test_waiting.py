@@ -14,7 +14,7 @@ from dibs import Range
 from dibs.language.expression import Expression
 from dibs.language.printer import to_sql
 from dibs.matcher import Matcher
-from dibs.thresholds import smallest, using
+from dibs.tuning import smallest, using
 from strategies import RANDOM, events, expressions, json_events
 
 fewer = settings(max_examples=settings.default.max_examples // 4)

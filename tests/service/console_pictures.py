@@ -55,6 +55,22 @@ def write_little(page: Any) -> None:
     write(page, LITTLE)
 
 
+def write_never(page: Any) -> None:
+    write(page, "price > 500 AND price < 100")
+
+
+def write_function(page: Any) -> None:
+    write(page, "")
+    page.locator("textarea").press_sequentially("length(title) > 5 AND date_tr")
+    page.wait_for_selector(".completions li")
+
+
+def write_call(page: Any) -> None:
+    write(page, "")
+    page.locator("textarea").press_sequentially("price < 900 AND substring(tit")
+    page.wait_for_selector(".completions li")
+
+
 def edit_first(page: Any) -> None:
     page.wait_for_timeout(500)
     page.keyboard.press("j")
@@ -106,6 +122,9 @@ STATES: dict[str, tuple[str, Callable[[Any], None]]] = {
     "write-preview": ("write", write_preview),
     "write-mistake": ("write", write_mistake),
     "write-little": ("write", write_little),
+    "write-never": ("write", write_never),
+    "write-function": ("write", write_function),
+    "write-call": ("write", write_call),
     "subscriptions": ("subscriptions", nothing),
     "subscriptions-edit": ("subscriptions", edit_first),
     "subscriptions-undo": ("subscriptions", delete_first),

@@ -154,6 +154,35 @@ def test_attributes_and_values_are_completed_with_the_keyboard(shop: Running, op
     expect(options.first).to_be_hidden()
 
 
+def test_functions_are_completed_and_say_how_they_are_called(shop: Running, open_page: Callable[..., Any]) -> None:
+    page = open_page(shop.url)
+    options, hint = page.locator(".completions").get_by_role("option"), page.locator(".hint")
+    write(page, "substr")
+    expect(options.filter(has_text="substring(")).to_contain_text("(string, number[, number])")
+    page.keyboard.press("Tab")
+    page.keyboard.type("bra")
+    expect(hint).to_contain_text("SUBSTR(string, number[, number])")
+    page.keyboard.press("Tab")
+    page.keyboard.type(", 1, length(ti")
+    expect(hint).to_contain_text("how many characters")
+    page.keyboard.type("tle)) = up")
+    expect(options.first).to_contain_text("upper(")
+    expect(hint).to_be_empty()
+    page.keyboard.press("Tab")
+    page.keyboard.type("brand)")
+    assert page.locator("textarea").input_value() == "substr(brand , 1, length(title)) = upper(brand)"
+    expect(page.locator(".problems li")).to_have_count(0)
+
+
+def test_what_was_hardly_meant_is_told(shop: Running, open_page: Callable[..., Any]) -> None:
+    page = open_page(shop.url)
+    write(page, "price > 5 AND price < 3")
+    expect(page.locator(".problems .warning")).to_contain_text("is never TRUE")
+    expect(page.locator("textarea")).to_have_attribute("aria-invalid", "false")
+    write(page, "price > 5")
+    expect(page.locator(".problems li")).to_have_count(0)
+
+
 def test_attributes_of_earlier_documents_are_completed(shop: Running, open_page: Callable[..., Any]) -> None:
     page = open_page(shop.url)
     options = page.locator(".completions").get_by_role("option")

@@ -48,6 +48,15 @@ def test_publish_match_and_explain(tmp_path: Path) -> None:
             assert remote.explain("recent", event, now=NOW).matched and not remote.explain("recent", event).matched
 
 
+def test_lines_do_not_fix_the_time_of_those_who_ask_later(tmp_path: Path) -> None:
+    with running(tmp_path / "searches") as served:
+        client = served.client()
+        assert client.put("/v1/subscriptions/it", json={"expression": "at <= now()"}).status_code == 201
+        assert client.post("/v1/match", content=b"{}\n{}", headers=JSON_LINES).status_code == 200
+        later = {"at": dt.datetime.now(dt.timezone.utc).isoformat()}
+        assert client.post("/v1/match", json=later).content == b'{"subscriptions":["it"]}'
+
+
 def test_commands(tmp_path: Path) -> None:
     subscriptions, events = tmp_path / "subs.jsonl", tmp_path / "events.jsonl"
     subscriptions.write_text(json.dumps({"id": "recent", "expression": "at > now() - INTERVAL 1 HOUR"}))

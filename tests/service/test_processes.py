@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -16,6 +17,10 @@ from test_websocket import publish, read, socket_url, stream_with
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 from websockets.typing import Subprotocol
+
+from dibs.service.database import Database
+from dibs.service.settings import DATABASE
+from dibs.service.tokens import FRESH, create_token
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +64,28 @@ def test_all_of_them_know_what_was_acknowledged(processes: Processes) -> None:
     tally = compare(processes.url, processes.token, clients=4, rounds=20, seed=3)
     assert tally.wrong == []
     assert tally.answers > 150 and tally.changes > 100
+
+
+def test_declared_types_hold_in_all_processes(processes: Processes) -> None:
+    """From the answer on, whichever process is asked."""
+    database = Database(processes.folder / DATABASE)
+    headers = {"Authorization": f"Bearer {create_token(database, 'typed', ['admin'])[1]}"}
+    database.close()
+
+    def ask(method: str, path: str, **more: Any) -> httpx.Response:
+        return httpx.request(method, processes.url + path, headers=headers, timeout=60, **more)
+
+    while ask("GET", "/v1/whoami").status_code == 401:  # tokens are looked at each second
+        time.sleep(FRESH / 10)
+    for types, found in (({}, []), ({"price": "number"}, ["a"]), ({}, []), ({"price": "number"}, ["a"])):
+        assert ask("PUT", "/v1/types", json={"types": types}).json() == {"types": types}
+        assert ask("PUT", "/v1/subscriptions/a", json={"expression": "price > 5"}).status_code == 201
+        for _ in range(8):
+            answer = ask("POST", "/v1/match", json={"price": "6"})
+            while answer.status_code == 401:  # of a process that has not looked yet
+                answer = ask("POST", "/v1/match", json={"price": "6"})
+            assert answer.json()["subscriptions"] == found
+        assert ask("DELETE", "/v1/subscriptions/a").status_code == 200
 
 
 def test_a_stream_is_handed_on_and_a_stop_ends_it(processes: Processes) -> None:

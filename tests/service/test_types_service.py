@@ -10,8 +10,9 @@ from serving import running
 
 import dibs
 from command_line import found, run
-from dibs.errors import FormatError
+from dibs.errors import DibsError, FormatError
 from dibs.matcher import Matcher
+from dibs.service.problems import refusal_of
 
 TYPES = {"price": "number", "at": "timestamp_seconds"}
 
@@ -41,6 +42,49 @@ def test_a_tenant(tmp_path: Path) -> None:
             assert not own.explain("b", {"at": 5}).matched
     with Matcher.open(tmp_path / "searches") as matcher:
         assert matcher.types == TYPES
+
+
+def test_types_by_the_api(tmp_path: Path) -> None:
+    with running(tmp_path / "searches") as served:
+        shop, reader = served.client("shop"), served.client("shop", "read", "write", "publish")
+        assert shop.get("/v1/types").json() == {"types": {}}
+        assert reader.put("/v1/types", json={"types": TYPES}).status_code == 403
+        event = {"price": "6", "at": 1714564800}
+        assert shop.put("/v1/subscriptions/a", json={"expression": "price > 5"}).status_code == 201
+        assert shop.post("/v1/publish", json=event).json()["subscriptions"] == []
+        refused = shop.put("/v1/types", json={"types": TYPES})
+        assert refused.status_code == 409 and "1 subscriptions" in refused.json()["detail"]
+        assert shop.put("/v1/types", json={"types": {}}).status_code == 200  # as it is
+        assert shop.delete("/v1/subscriptions/a").status_code == 200
+        wrong = shop.put("/v1/types", json={"types": {"price": "decimal"}})
+        assert wrong.status_code == 400 and "must be one of number" in wrong.json()["detail"]
+        assert shop.put("/v1/types", json={"types": TYPES}).json() == {"types": TYPES}
+        assert reader.get("/v1/whoami").json()["types"] == TYPES
+        for expression in ("price > '5' AND at > '2024-05-01'", "EXISTS d (d.price < price)"):
+            assert shop.put(f"/v1/subscriptions/{expression[:2]}", json={"expression": expression}).status_code == 201
+        assert shop.post("/v1/publish", json=event).json()["subscriptions"] == ["pr"]
+        assert shop.post("/v1/publish", json=event | {"price": 7}).json()["subscriptions"] == ["EX", "pr"]
+        shop.delete("/v1/subscriptions/pr"), shop.delete("/v1/subscriptions/EX")
+        refused = shop.put("/v1/types", json={"types": {}})
+        assert refused.status_code == 409 and "2 documents" in refused.json()["detail"]
+        assert [entry["action"] for entry in shop.get("/v1/audit").json()["entries"]].count("PUT /v1/types") == 2
+        assert served.client().get("/v1/types").json() == {"types": {}}
+    with running(tmp_path / "searches") as served:
+        assert served.client("shop").get("/v1/types").json() == {"types": TYPES}  # kept
+        assert served.client().put("/v1/types", json={"types": {"n": "number"}}).status_code == 200
+    with running(tmp_path / "started", types=TYPES) as served:
+        refused = served.client().put("/v1/types", json={"types": {}})
+        assert refused.status_code == 409 and "--types" in refused.json()["detail"]
+        assert served.client("shop").put("/v1/types", json={"types": {}}).json() == {"types": {}}
+
+
+def test_who_asks_in_the_moment_of_a_change_is_told_to_ask_again(tmp_path: Path) -> None:
+    with Matcher.open(tmp_path / "m") as matcher:
+        pass
+    for ask in (lambda: matcher.match({"a": 1}), lambda: matcher.add(1, "a = 1")):
+        with pytest.raises(DibsError) as closed:
+            ask()
+        assert refusal_of(closed.value).status == 503
 
 
 def test_commands(tmp_path: Path) -> None:

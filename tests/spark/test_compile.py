@@ -17,7 +17,7 @@ from dibs.language.printer import to_sql
 from dibs.matcher import Matcher
 from dibs.spark import History, Table, backfill, compile, match, versions
 from dibs.spark.frames import table_frame
-from dibs.thresholds import using
+from dibs.tuning import using
 from strategies import typed_expression, typed_rows
 
 if TYPE_CHECKING:

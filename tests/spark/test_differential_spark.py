@@ -15,7 +15,7 @@ from dibs.language.sql import parse
 from dibs.matcher import Matcher
 from dibs.reference import matches
 from dibs.spark import match
-from dibs.thresholds import smallest, using
+from dibs.tuning import smallest, using
 from settings import THRESHOLDS
 from sql_judges import kept_by_spark
 from strategies import typed_expression, typed_rows
@@ -70,10 +70,12 @@ def test_workers_at_the_smallest_thresholds(spark: SparkSession, monkeypatch: py
     """The variable reaches them, and dibs.spark.match keeps what Spark's WHERE keeps."""
 
     def tell_thresholds(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from dibs.thresholds import thresholds
+        from dibs import engine, tuning
 
+        engine.load()
         for _ in batches:
-            yield pa.record_batch({"said": [json.dumps(vars(thresholds))]})
+            values = {number.name: number.value for number in tuning.numbers.values()}
+            yield pa.record_batch({"said": [json.dumps(len(values) > 50 and values == tuning.smallest())]})
 
     random = Random(8)
     rows = typed_rows(random, 200)
@@ -83,9 +85,9 @@ def test_workers_at_the_smallest_thresholds(spark: SparkSession, monkeypatch: py
     events = spark.createDataFrame(rows.append_column("id", pa.array(range(len(rows))))).repartition(3)
     subscriptions = spark.createDataFrame(list(enumerate(texts)), "id long, expression string")
     # What the driver's own variable would do to all workers of a session: those of these jobs are others.
-    monkeypatch.setitem(spark.sparkContext.environment, "DIBS_THRESHOLDS", "smallest")
+    monkeypatch.setitem(spark.sparkContext.environment, "DIBS_TUNING", "smallest")
     (told, *_) = spark.range(1).mapInArrow(tell_thresholds, "said string").collect()
-    assert json.loads(told.said) == smallest()
+    assert json.loads(told.said) is True
     with using(smallest()):
         for name in ("auto", "betree"):
             found = {tuple(row) for row in match(events, subscriptions, index=name).collect()}

@@ -35,7 +35,7 @@ from dibs.spark.joins.hashes import EVERY, hash_documents, hash_events
 from dibs.spark.joins.keys import Keys, Pair, find_keys
 from dibs.spark.tasks import Job, compile_rows
 from dibs.spark.worker import Counts, Task, match_turns
-from dibs.thresholds import using
+from dibs.tuning import using
 from joins import difference_of_batch, difference_of_stream, table_of, texts_of
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from brokers import load_script
+from windows import by_duckdb, by_kafka, logins
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -100,3 +101,9 @@ def test_events_changes_and_matches_over_kafka(session: SparkSession, broker: An
                 break
         last = {(m["event_id"], m["subscription_id"]) for m in received(session, broker, "matches")} - expected
         assert (f"dear{number}", "dear") in last and (f"late{number}", "cheap") not in last
+
+
+def test_windows_in_time_over_kafka(session: SparkSession, broker: Any, tmp_path: Path) -> None:
+    """Against DuckDB; more of it: tests/windows.py."""
+    events = logins(600, 9)
+    assert by_kafka(session, broker, tmp_path, events, batches=2) ^ by_duckdb(events) == set()

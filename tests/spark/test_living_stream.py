@@ -34,7 +34,7 @@ from dibs.spark.stopping import Interrupted, find_interruption, stop_quietly
 from dibs.spark.subscription_sources import DurableFolder
 from dibs.spark.tables import TableFeed
 from dibs.spark.webhook import post
-from dibs.thresholds import using
+from dibs.tuning import using
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -16,7 +16,7 @@ from dibs.errors import DibsError
 from dibs.language.printer import to_sql
 from dibs.matcher import Matcher
 from dibs.spark import compile, explain, match, problems, versions
-from dibs.thresholds import using
+from dibs.tuning import using
 from strategies import typed_expression, typed_rows
 
 if TYPE_CHECKING:

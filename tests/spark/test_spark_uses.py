@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from dibs.errors import DibsError, FormatError
 from dibs.matcher import Matcher
 from dibs.spark import compile, match, mistakes, places, sources, versions
-from dibs.thresholds import using
+from dibs.tuning import using
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

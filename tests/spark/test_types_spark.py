@@ -12,7 +12,7 @@ import pytest
 from dibs.errors import ArgumentError
 from dibs.matcher import Matcher
 from dibs.spark import backfill, compile, match, stream
-from dibs.thresholds import using
+from dibs.tuning import using
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

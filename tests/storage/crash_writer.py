@@ -36,7 +36,7 @@ import dibs
 from dibs.language.sql import parse
 from dibs.reference import matches
 from dibs.storage.sqlite import Session
-from dibs.thresholds import thresholds
+from dibs.tuning import put
 
 Id = Any
 LIVES = 10  # of a folder
@@ -509,6 +509,6 @@ def warm(folder: Path, indexes: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    vars(thresholds).update(SMALL)
+    put(SMALL)
     faulthandler.enable()
     print(json.dumps(run(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], sys.argv[5:])))

@@ -32,7 +32,7 @@ from dibs.storage.catalog import Catalog
 from dibs.storage.catalog_check import SEAL, read_seal
 from dibs.storage.catalog_rows import Entry, checksum_of, checksums_of, rows_of_columns
 from dibs.storage.sqlite import DATA, LOG
-from dibs.thresholds import using
+from dibs.tuning import using
 
 ROOT = Path(__file__).parents[2]
 LONG_IDS = ["y" * n for n in (478, 479, 480, 481, 482, 510, 511, 512, 5000)] + ["y" * 600 + str(i) for i in range(3)]
@@ -730,9 +730,9 @@ def test_closed_at_the_end_of_the_program(folder: Path) -> None:
     """When no thread can be started any more."""
     program = """
         import atexit
-        from dibs.thresholds import thresholds
+        from dibs.tuning import put
         import concurrent.futures.thread
-        thresholds.catalog_checked_by_two = 0
+        put({"catalog_checked_by_two": 0})
         catalog = Catalog.open(Path(sys.argv[1]))
         catalog.write([(i, "x" * 1000, 1.0) for i in range(6000)], 1)
         atexit.register(catalog.close)

@@ -22,7 +22,7 @@ from dibs.reference import matches
 from dibs.storage import store, versions
 from dibs.storage.documents import HistoryHead, HistoryNews
 from dibs.storage.snapshot import take_snapshot
-from dibs.thresholds import smallest, using
+from dibs.tuning import smallest, using
 
 NOON = dt.datetime(2024, 5, 1, 12)
 EXPRESSIONS = [

@@ -23,7 +23,7 @@ from dibs.errors import RecoveryWarning
 from dibs.index import INDEXES
 from dibs.segments.segment import Joined
 from dibs.storage import durable as durable_module
-from dibs.thresholds import thresholds, using
+from dibs.tuning import numbers, using
 
 open_matcher = dibs.Matcher.open
 EVENT = {"x": 1}
@@ -523,7 +523,7 @@ def test_forked_readers_come_while_the_writer_writes(folder, busy):
 
 
 def test_a_reader_that_fell_behind_takes_the_saved_segments(m, folder, monkeypatch):
-    monkeypatch.setattr(thresholds, "unsaved_changes", 10)
+    monkeypatch.setattr(numbers["unsaved_changes"], "value", 10)
     m.add(0, "x = 1")
     with open_matcher(folder, read_only=True) as follower:
         assert follower.match(EVENT) == [0]

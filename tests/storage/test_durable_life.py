@@ -21,7 +21,7 @@ from dibs.errors import RecoveryWarning
 from dibs.language.expression import Expression
 from dibs.language.printer import to_sql
 from dibs.reference import matches
-from dibs.thresholds import thresholds
+from dibs.tuning import numbers
 from strategies import events, expressions
 
 IDS = st.one_of(st.integers(0, 12), st.sampled_from(["a", "b", "c", "d"]))
@@ -35,7 +35,7 @@ class Life(RuleBasedStateMachine):
         super().__init__()
         self.patch = pytest.MonkeyPatch()
         for name, value in SMALL.items():
-            self.patch.setattr(thresholds, name, value)
+            self.patch.setattr(numbers[name], "value", value)
         self.above = Path(tempfile.mkdtemp(prefix="dibs-life-"))
         self.places = 0
         self.folder = self.above / "0"

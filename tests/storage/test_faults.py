@@ -27,7 +27,7 @@ from hypothesis import settings
 import dibs
 from dibs.errors import RecoveryWarning
 from dibs.storage.manifest import read_manifest
-from dibs.thresholds import using
+from dibs.tuning import using
 
 GOOD_ERRORS = (dibs.FormatError, dibs.StorageError)  # DamagedError is a FormatError
 PAGE = 4096

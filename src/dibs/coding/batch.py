@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dibs.coding.arrange import Arranged, writable
+from dibs.coding.arrange import FEW_EVENTS, LONGEST_EVENT, Arranged, writable
 from dibs.coding.batch_kernels import (
     are_single_valued,
     by_event,
@@ -33,7 +33,6 @@ from dibs.coding.values import EventValues, Names, Range, Strings
 from dibs.jit.memory import fresh
 from dibs.language.expression import Kind, Literal, literal, microseconds, number, number_key
 from dibs.language.table import Facet
-from dibs.thresholds import thresholds
 
 
 @dataclass
@@ -92,7 +91,7 @@ def code_events(values: EventValues, domains: Domains) -> CodedEvents:
 def _code(
     values: Arranged, strings: Strings, own: NDArray[np.int32], timed: NDArray[np.int32], d: Domains
 ) -> CodedEvents:
-    few = len(values.offsets) - 1 <= thresholds.few_events
+    few = len(values.offsets) - 1 <= FEW_EVENTS.value
     lookup = NOTHING if d.lookup is None or few else d.lookup
     n = len(values.name) * (2 if len(timed) else 1) + 1  # a value may have an entry of its own, and one as a time
     room = CodedRoom(fresh(len(values.offsets), np.int64), fresh(n, np.int32), fresh(n, np.int32), fresh(n, np.int32))
@@ -112,7 +111,7 @@ def _sort(pieces: list[Piece], events: int) -> CodedEvents:
     event, attribute, lo, hi = (
         found[0] if len(found) == 1 else tuple(np.concatenate([p[i] for p in found]) for i in range(4))
     )
-    longest = thresholds.longest_event
+    longest = LONGEST_EVENT.value
     if len(event) > longest and np.bincount(event).max() > longest:
         order = np.lexsort((lo, attribute, event))  # by_event inserts, which is quadratic in long unsorted runs
         event, attribute, lo, hi = event[order], attribute[order], lo[order], hi[order]

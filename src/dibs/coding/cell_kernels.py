@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dibs.coding.arrange import BOOLEAN, NUMBER, STRING, TIME, Arranged
-from dibs.coding.domain import NUMBER_BASE, number_cell_at, string_cell, time_cell, time_text_cell
+from dibs.coding.domain import NUMBER_BASE, number_cell_at, prefix, string_cell, time_cell, time_text_cell
 from dibs.coding.groups import CodedRoom, Constants, Lookup, Texts, TimeConstants
 from dibs.coding.lookup_kernels import (
     first_slot,
@@ -39,11 +39,11 @@ class Open(NamedTuple):
 
 
 class Sought(NamedTuple):
-    """Numbers of a block that are searched together, a step of each at a time, so that they wait for memory together.
-    Of each: where it stands among the entries, and that its place is one of at ... at + left."""
+    """Numbers or strings of a block that are searched together, a step of each at a time, so that they wait for memory
+    together. Of each: where it stands among the entries, and that its place is one of at ... at + left."""
 
     entry: NDArray[np.int64]
-    value: NDArray[np.float64]
+    value: NDArray[Any]  # float64 of numbers; uint64 of strings, which are their first bytes
     at: NDArray[np.int64]
     left: NDArray[np.int64]
 
@@ -64,10 +64,11 @@ def code_values(own, timed, *parts):
     or -1; timed: that of its facet TIME, or empty; parts: those of a CodingCall."""
     values, texts, lookup, constants, room = grouped(parts, CodingCall)
     still = Open(np.empty(_BLOCK, np.int64), np.empty(_BLOCK, np.uint64))
-    places = np.empty((3, _BLOCK), np.int64)
+    places = np.empty((6, _BLOCK), np.int64)
     sought = Sought(places[0], np.empty(_BLOCK, np.float64), places[1], places[2])
+    heads = Sought(places[3], np.empty(_BLOCK, np.uint64), places[4], places[5])
     asked, several = _ask_for_times(values, own, timed, room) if len(timed) > 0 else _ask_for(values, own, room)
-    _code_values(values, texts, asked, lookup, constants, room, still, sought)
+    _code_values(values, texts, asked, lookup, constants, room, still, sought, heads)
     return _merge_values(room) if several else (asked, True)
 
 
@@ -75,11 +76,14 @@ code_few_values = keeping(code_values)
 
 
 @phase(inline=False)
-def _code_values(values, texts, asked, lookup, c, room, still, sought):
+def _code_values(values, texts, asked, lookup, c, room, still, sought, heads):
     """The cells of the entries that are asked for."""
     for first in range(0, asked, _BLOCK):
-        count, numbers = _code_block(values, texts, first, min(first + _BLOCK, asked), lookup, c, room, still, sought)
+        last = min(first + _BLOCK, asked)
+        count, numbers, strings = _code_block(values, texts, first, last, lookup, c, room, still, sought, heads)
         _search_numbers(values, numbers, c, room, sought)
+        if strings > 0:
+            _search_strings(values, texts, strings, c, room, heads)
         likely = _keep_likely(values, count, lookup, room, still)
         for k in range(likely):
             p, h = still.entry[k], still.hash[k]
@@ -136,11 +140,11 @@ def _ask_for_times(values, own, timed, room):
 
 
 @phase
-def _code_block(values, texts, first, last, lookup, c, room, still, sought):
-    """Cells of the entries first to last, but for numbers, which are sought together. A value that may be looked up
-    gets the cell of a gap and is kept open. Returns how many there are of those, and of numbers."""
+def _code_block(values, texts, first, last, lookup, c, room, still, sought, heads):
+    """Cells of the entries first to last, but for numbers and strings, which are sought together. A value that may
+    be looked up gets the cell of a gap and is kept open. Returns how many of those, numbers and strings there are."""
     looked = len(lookup.numbers) > 0
-    count = numbers = 0
+    count = numbers = strings = 0
     for entry in range(first, last):
         p = np.uint64(entry)
         i, a = np.uint64(room.place[p]), np.uint64(room.attribute[p])
@@ -157,28 +161,56 @@ def _code_block(values, texts, first, last, lookup, c, room, still, sought):
         elif kind == STRING and looked and lookup.strings[a]:
             room.cell[p] = c.string_base[a]
             h = string_hash(a, texts.data, texts.starts[np.uint64(key)], texts.starts[np.uint64(key + 1)])
+        elif kind == STRING and c.facet[a] != _TIME_FACET:
+            begin = c.string_offsets[a]
+            heads.entry[strings] = entry
+            heads.value[strings] = prefix(texts.data, texts.starts[np.uint64(key)], texts.starts[np.uint64(key + 1)])
+            heads.at[strings], heads.left[strings] = begin, c.string_offsets[a + np.uint64(1)] - begin
+            strings += 1
+            continue
         else:
             room.cell[p] = _search(kind, key, a, texts, c)
             continue
         still.entry[count], still.hash[count] = entry, h
         prefetch(lookup.likely, likely_word(lookup.likely, h))
         count += 1
-    return count, numbers
+    return count, numbers, strings
+
+
+@phase
+def _search_together(constants, count, sought):
+    """The lower bounds of those that are sought. See domain.lower_bound for a step."""
+    longest = 0
+    for k in range(count):
+        longest = max(longest, sought.left[k])
+    while longest > 0:
+        for k in range(np.uint64(count)):
+            # Where none is left, this looks at the one before and counts nothing.
+            at, half = sought.at[k], (sought.left[k] + 1) >> 1
+            sought.at[k] = at + half * np.int64(constants[at + half - 1] < sought.value[k])
+            sought.left[k] -= half
+        longest >>= 1
+
+
+@phase(inline=False)
+def _search_strings(values, texts, count, c, room, sought):
+    """The cells of the strings that are sought: only among constants with the same first bytes by the rest."""
+    _search_together(c.string_prefix, count, sought)
+    for k in range(count):
+        p, at = sought.entry[k], sought.at[k]
+        a, key = room.attribute[p], values.key[room.place[p]]
+        first, last = c.string_offsets[a], c.string_offsets[a + 1]
+        cell = 2 * (at - first)
+        if at < last and c.string_prefix[at] == sought.value[k]:
+            start, end = texts.starts[key], texts.starts[key + 1]
+            cell += string_cell(texts.data, start, end, at, last, c.string_starts, c.string_bytes, c.string_prefix)
+        room.cell[p] = c.string_base[a] + cell
 
 
 @phase
 def _search_numbers(values, numbers, c, room, sought):
-    """The cells of the numbers that are sought. See domain.lower_bound for a step."""
-    longest = 0
-    for k in range(numbers):
-        longest = max(longest, sought.left[k])
-    while longest > 0:
-        for k in range(np.uint64(numbers)):
-            # Where none is left, this looks at the one before and counts nothing.
-            at, half = sought.at[k], (sought.left[k] + 1) >> 1
-            sought.at[k] = at + half * np.int64(c.number_value[at + half - 1] < sought.value[k])
-            sought.left[k] -= half
-        longest >>= 1
+    """The cells of the numbers that are sought."""
+    _search_together(c.number_value, numbers, sought)
     for k in range(numbers):
         p = sought.entry[k]
         a, rest = room.attribute[p], values.rest[room.place[p]]
@@ -207,15 +239,11 @@ def _keep_likely(values, count, lookup, room, still):
 
 @phase
 def _search(kind, key, a, texts, c):
-    """The cell of a value that is no number among the constants of its attribute."""
+    """The cell of a value that is no number, and a string only if it is to be a time, among the constants of its
+    attribute."""
     if kind == STRING:
-        start, end = texts.starts[key], texts.starts[key + 1]
-        if c.facet[a] == _TIME_FACET:
-            times = TimeConstants(c.time_offsets, c.time_value, c.time_base, c.cells)
-            return time_text_cell(texts.data, start, end, np.int64(a), times)
-        first, last = c.string_offsets[a], c.string_offsets[a + 1]
-        found = string_cell(texts.data, start, end, first, last, c.string_starts, c.string_bytes, c.string_prefix)
-        return np.int64(c.string_base[a]) + found
+        times = TimeConstants(c.time_offsets, c.time_value, c.time_base, c.cells)
+        return time_text_cell(texts.data, texts.starts[key], texts.starts[key + 1], np.int64(a), times)
     if kind == TIME:
         return np.int64(c.time_base[a]) + time_cell(key, c.time_offsets[a], c.time_offsets[a + 1], c.time_value)
     return 1 + key if kind == BOOLEAN else np.int64(c.cells[a])

@@ -21,10 +21,12 @@ from dibs.coding.groups import Constants, Lookup
 from dibs.coding.lookup_kernels import number_hash, put, string_hash
 from dibs.jit.kernel import kernel, phase
 from dibs.language.table import Facet
-from dibs.thresholds import thresholds
+from dibs.tuning import tuned
 
 if TYPE_CHECKING:
     from dibs.coding.clauses import Clauses
+
+CONSTANTS_SEARCHED = tuned("constants_searched", 32, 0, "constants", "of an attribute, searched rather than looked up")
 
 _WORDS, _FLAGS = np.zeros(2, np.uint64), np.zeros(0, np.uint8)
 NOTHING = Lookup(_WORDS, _WORDS, _WORDS, _FLAGS, _FLAGS)  # all constants are searched
@@ -36,9 +38,9 @@ def lookup_of(domains: Domains, clauses: Clauses) -> Lookup:
         clauses.attribute, clauses.lo, clauses.hi, clauses.span_lo, clauses.span_hi, c.string_base, c.time_base
     )
     of_numbers, of_strings = np.diff(c.number_offsets), np.diff(c.string_offsets)
-    numbers &= of_numbers > thresholds.constants_searched
+    numbers &= of_numbers > CONSTANTS_SEARCHED.value
     numbers[np.repeat(np.arange(len(numbers)), of_numbers)[domains.number_rest != 0]] = 0
-    strings &= (of_strings > thresholds.constants_searched) & (domains.facet == Facet.VALUE)
+    strings &= (of_strings > CONSTANTS_SEARCHED.value) & (domains.facet == Facet.VALUE)
     if len(c.string_bytes) >= 2**32:
         strings[:] = 0
     if not numbers.any() and not strings.any():

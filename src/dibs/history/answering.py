@@ -14,7 +14,7 @@ import numpy as np
 
 from dibs.coding.values import EventValues
 from dibs.history.coded.answers import NO_MEMO, Answering, one_view, view_of, with_answers
-from dibs.history.coded.candidates import PairedJoins
+from dibs.history.coded.candidates import DERIVED_AT_ONCE, PairedJoins
 from dibs.history.coded.columns import DocumentSnapshot
 from dibs.history.coded.program import Compiled
 from dibs.history.keys import Derived, cell_of, cells_of, events_between, plain_values, with_derived
@@ -23,7 +23,6 @@ from dibs.history.state import HistoryState
 from dibs.language.joins import COUNT, EXISTS, text_of
 from dibs.reference import ValuesByName
 from dibs.reference.joins import compared, is_met, values_of_found
-from dibs.thresholds import thresholds
 
 
 class Answerer:
@@ -60,7 +59,7 @@ class Answerer:
             found += self._answer_pairs(values, needed, states, snapshot)
         codes = np.array([values.names.codes[name] for name in self._answering.names], np.int32)  # type: ignore[attr-defined]
         joins = self._answering.bind(snapshot)[0].joins
-        size = max(1, thresholds.derived_at_once // max(len(codes), 1))
+        size = max(1, DERIVED_AT_ONCE.value // max(len(codes), 1))
         parts = []
         for first in range(0, values.events, size):
             end = min(first + size, values.events)

@@ -30,7 +30,10 @@ from dibs.history.sources import documents_of
 from dibs.history.state import HistoryState, Part
 from dibs.language.joins import text_of
 from dibs.segments.segment import Segment
-from dibs.thresholds import thresholds
+from dibs.tuning import tuned
+
+# documents of a batch cost 22 us a join and event until indexed
+REMEMBERED_AT_ONCE = tuned("remembered_at_once", 256, 1, "events", "that become documents together in a batch")
 
 
 class Joins:
@@ -130,7 +133,7 @@ class Joins:
             read_events(turn.rows, snapshot.attributes, attributes=turn.attributes, on_error="skip", types=types)
         )
         done: list[EventValues] = []
-        size = thresholds.remembered_at_once
+        size = REMEMBERED_AT_ONCE.value
         for first in range(0, values.events, size):
             end = min(first + size, values.events)
             snapshot = snapshot.with_documents(events_between(rows, first, end), end - first)

@@ -35,7 +35,9 @@ from dibs.history.state import HistoryState, Part, latest_time
 from dibs.jit.threads import survive_forks
 from dibs.language.types import NO_TYPES, Types
 from dibs.segments.single.texts import read_event
-from dibs.thresholds import thresholds
+from dibs.tuning import tuned
+
+HISTORY_REBUILT = tuned("history_rebuilt", 1_000, 1, "documents", "of one call for which indexes are built again")
 
 Key = str | int
 KEY_BITS = 128  # of an integer: those of a UUID
@@ -241,7 +243,7 @@ class History:
         """With the documents of one more part, whose values these are. singly: they are retained one by one, else that
         is left to the caller."""
         cells, first, count = self.cells(values), state.end, len(part.rows)
-        if singly or (len(state) and count <= thresholds.history_rebuilt):
+        if singly or (len(state) and count <= HISTORY_REBUILT.value):
             for event in range(count):
                 state = self.append(state, cells, event, None if keys is None else keys[event])
                 state = self.find_kept(state) if singly else state

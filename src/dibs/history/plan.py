@@ -50,7 +50,9 @@ from dibs.language.expression import (
 )
 from dibs.language.joins import EXTREMES, Join, join_of
 from dibs.language.printer import is_paired
-from dibs.thresholds import thresholds
+from dibs.tuning import tuned
+
+FEW_JOINS = tuned("few_joins", 32, 0, "joins", "always answered before constants are matched")
 
 BOUNDS = frozenset(["<", "<=", ">", ">="])
 
@@ -189,7 +191,7 @@ class Costs:
         self.batches += 1
         if self.order is not None:
             return self.order == CONSTANTS
-        if joins <= thresholds.few_joins:
+        if joins <= FEW_JOINS.value:
             return False
         if self.a_join is None or self.narrowing is None or self.share is None:
             return self.a_join is not None  # joins first, for what a join costs, and then the other way
@@ -201,7 +203,7 @@ class Costs:
         joins = sizes.joins
         if self.order is not None:
             return f"{self.order} first, as was asked for"
-        if joins <= thresholds.few_joins:
+        if joins <= FEW_JOINS.value:
             return f"joins first, because there are only {joins:,}"
         if self.a_join is None or self.narrowing is None or self.share is None:
             return "not decided yet"

@@ -12,7 +12,11 @@ from dibs.errors import ArgumentError, show
 from dibs.history.keys import TIME
 from dibs.history.state import HistoryState, Part, latest_time
 from dibs.language.expression import MICROSECOND
-from dibs.thresholds import thresholds
+from dibs.tuning import tuned
+
+HISTORY_COMPACTED = tuned(
+    "history_compacted", 1_000, 1, "documents", "that are gone before anything of them is given up"
+)
 
 EXPECTED = "a number of documents, a timedelta, or dibs.Retain(count=..., age=..., by=...)"
 
@@ -121,7 +125,7 @@ def _tidy(state: HistoryState) -> HistoryState:
 def compact(state: HistoryState) -> HistoryState:
     """Without anything of the documents that are gone, if these have become more than those that are there."""
     lost = state.first - state.base + len(state.gone)
-    if lost <= max(len(state), thresholds.history_compacted):
+    if lost <= max(len(state), HISTORY_COMPACTED.value):
         return state
     place = state.first - state.base
     size = state.end - state.base

@@ -18,13 +18,13 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from dibs.coding.events import read_events
+from dibs.history.coded.indexes import HISTORY_TAIL
 from dibs.history.coded.store import Store
 from dibs.history.encoding import StoredLines
 from dibs.history.keys import NONE, STRING, TIME, Cells, cells_of
 from dibs.language.expression import microseconds
 from dibs.language.literals import time_of
 from dibs.language.types import NO_TYPES, Types
-from dibs.thresholds import thresholds
 
 Aged = tuple[int, int]  # the latest time of a document, its number
 
@@ -47,7 +47,7 @@ class ByTime(NamedTuple):
         if time is None:
             return self
         late = (*self.late, (time, row))
-        if len(late) < thresholds.history_tail:
+        if len(late) < HISTORY_TAIL.value:
             return ByTime(self.runs, late)
         runs, last = list(self.runs), sorted(late)
         while runs and len(runs[-1]) <= 2 * len(last):

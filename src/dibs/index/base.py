@@ -19,7 +19,11 @@ from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses
 from dibs.errors import IndexTooLarge
 from dibs.jit.threads import share
-from dibs.thresholds import thresholds
+from dibs.tuning import tuned
+
+FIRST_ROOM = tuned("first_room", 1 << 12, 1, "pairs", "that a kernel gets room for at first")
+LARGEST_ROOM = tuned("largest_room", 1 << 22, 64, "pairs", "in one room, unless nothing fits into it")
+SINK_ROOM = tuned("sink_room", 1 << 19, 32, "pairs", "in one room with a sink; going on after it costs masks work")
 
 MOST_PLACES = 2**31 - 1  # of an array whose places are numbered by int32
 PairChunk = tuple[NDArray[np.int32], NDArray[np.int32]]  # event, row
@@ -161,7 +165,7 @@ class Rate:
         self.pairs = 0.0
 
     def room(self, events: int) -> int:
-        return max(thresholds.first_room, min(int(1.1 * self.pairs * events) + 1024, thresholds.largest_room))
+        return max(FIRST_ROOM.value, min(int(1.1 * self.pairs * events) + 1024, LARGEST_ROOM.value))
 
     def saw(self, pairs: int, events: int) -> None:
         self.pairs = max(0.9 * self.pairs, pairs / max(events, 1))
@@ -182,7 +186,7 @@ def in_parts(
     room goes there (from any thread) and is used again, so nothing grows with the number of pairs."""
     blocks = -(-events // block)
     parts = max(1, min(threads * 4 if threads > 1 else 1, blocks))
-    most = thresholds.sink_room if sink else thresholds.largest_room
+    most = SINK_ROOM.value if sink else LARGEST_ROOM.value
 
     def run(first: int, last: int, room: PairChunk) -> tuple[list[PairChunk], int, NDArray[np.int64]]:
         done = np.zeros(7, np.int64)
@@ -207,7 +211,7 @@ def in_parts(
             size = max(size, larger)
 
     def first_room(events: int) -> int:
-        return min(thresholds.first_room if rate is None else rate.room(events), most)
+        return min(FIRST_ROOM.value if rate is None else rate.room(events), most)
 
     if parts == 1:
         size = first_room(events)

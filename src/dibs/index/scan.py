@@ -16,6 +16,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dibs.coding.arrange import FEW_EVENTS
 from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses
 from dibs.index.auto.singles import ForSingles
@@ -26,7 +27,9 @@ from dibs.jit.group_at import grouped
 from dibs.jit.interpreter import keeping
 from dibs.jit.kernel import kernel, phase
 from dibs.lazy import lazy
-from dibs.thresholds import thresholds
+from dibs.tuning import tuned
+
+SHORT_SCAN = tuned("short_scan", 1_000, 0, "clauses", "whose scan for few events keeps the interpreter")
 
 
 class Scan:
@@ -65,7 +68,7 @@ class Scan:
 
         def work(last: int, room: tuple[Any, Any], progress: NDArray[np.int64]) -> None:
             # A short scan keeps the interpreter (jit.interpreter).
-            few = last - progress[NEXT_EVENT] <= thresholds.few_events and len(c) <= thresholds.short_scan
+            few = last - progress[NEXT_EVENT] <= FEW_EVENTS.value and len(c) <= SHORT_SCAN.value
             scan = _scan_few if few else _scan
             scan(c.attributes, c.ask_for_values, last, progress, *arrays, *room)
 

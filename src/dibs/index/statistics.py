@@ -16,7 +16,14 @@ from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses
 from dibs.jit.kernel import kernel
 from dibs.jit.threads import survive_forks
-from dibs.thresholds import thresholds
+from dibs.tuning import tuned
+
+REMEMBERED_EVENTS = tuned("remembered_events", 16_384, 16, "events", "whose attributes are remembered; older ones fade")
+LATEST_EVENTS = tuned("latest_events", 2_048, 4, "events", "whose values are remembered")
+WORTH_PLANNING = tuned("worth_planning", 1.25, 1.0, "times", "less that an event must cost by a new plan")
+ENOUGH_EVENTS = tuned("enough_events", 1_024, 1, "events", "before measured shares are believed for the first time")
+LOOK_EVERY = tuned("look_every", 4_096, 8, "events", "after which the plan is looked at again")
+ONE_BY_ONE_EVENTS = tuned("one_by_one_events", 2, 64, "events", "that are matched one by one")
 
 ATTRIBUTES_A_PREDICATE = 6.0  # attributes of an event for each predicate of a subscription, before events are seen
 BLOCK = 512  # events that masks look at together
@@ -46,13 +53,13 @@ class Presence:
 
     def observe(self, events: CodedEvents, times: int = 1) -> int:
         """Takes the events, each of which stands for so many; of many, a sample. Returns how many there were."""
-        most, in_batch = thresholds.latest_events, len(events)
+        most, in_batch = LATEST_EVENTS.value, len(events)
         if len(events) * SAMPLED_PART > most:
             events = _sample(events, max(most // SAMPLED_PART, 1))
-        weight = min(times * in_batch / max(len(events), 1), thresholds.remembered_events / (2 * max(len(events), 1)))
+        weight = min(times * in_batch / max(len(events), 1), REMEMBERED_EVENTS.value / (2 * max(len(events), 1)))
         weight = max(weight, 1.0)  # those before are not forgotten at once
         with self._lock:
-            if self.events + weight * len(events) > thresholds.remembered_events:
+            if self.events + weight * len(events) > REMEMBERED_EVENTS.value:
                 self.events /= 2
                 self._present /= 2
                 self._in_batches /= 2
@@ -62,7 +69,7 @@ class Presence:
             self.events += weight * len(events)
             self._seen += in_batch
             self._seen_by_batch += in_batch * in_batch
-            if in_batch > thresholds.one_by_one_events:
+            if in_batch > ONE_BY_ONE_EVENTS.value:
                 self._in_batches += in_batch
                 self._blocks += -(-in_batch // BLOCK)
             if len(events.attribute) < len(self._present):

@@ -1,8 +1,8 @@
 """Kernels that keep Python's interpreter.
 
 A kernel lets other threads run Python meanwhile. To get the interpreter back from them may take milliseconds, again and
-again, when they have much to do. For work of microseconds it is better not given away: of `thresholds.few_events`
-events, if subscriptions are few too.
+again, when they have much to do. For work of microseconds it is better not given away: of a few events, if
+subscriptions are few too.
 """
 
 from __future__ import annotations

@@ -23,9 +23,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 PACKAGE = Path(__file__).parent.parent
-# What is no part of compiled code, though modules with kernels import it: how that is kept and loaded, and thresholds,
-# which are read when a kernel is called and handed to it.
-APART = ("dibs.jit.cache", "dibs.jit.undisturbed", "dibs.thresholds")
+# What is no part of compiled code, though modules with kernels import it: how that is kept and loaded, and the registry
+# of numbers, which are read when a kernel is called and handed to it. Nor are their declarations.
+APART = ("dibs.jit.cache", "dibs.jit.undisturbed", "dibs.tuning")
+_NUMBER = re.compile(r"^\w+ = tuned\((?:[^\n]*\)|\n(?:    [^\n]*\n)+\))\n", re.MULTILINE)
 # Settings of Numba that change what it compiles.
 SETTINGS = ("BOUNDSCHECK", "DEBUGINFO_DEFAULT", "DISABLE_JIT", "ENABLE_AVX", "LOOP_VECTORIZE", "OPT", "SLP_VECTORIZE")
 
@@ -127,7 +128,7 @@ def _read(name: str) -> Module | None:
     place = PACKAGE.joinpath(*name.split(".")[1:])
     for path in (place.with_suffix(".py"), place / "__init__.py"):
         if path.is_file():
-            source = path.read_text(encoding="utf-8")
+            source = _NUMBER.sub("", path.read_text(encoding="utf-8"))
             break
     else:
         return None

@@ -21,13 +21,11 @@ and a test
 
 from __future__ import annotations
 
-from dibs.language.advice import refuse_function
 from dibs.language.expression import Kind, Literal
-from dibs.language.like import LikeError, like_regex
 from dibs.language.literals import TIME_WORDS
 from dibs.language.printer import EVERY, HAS_KEY
-from dibs.language.problems import Problems, Refused
-from dibs.language.regex import refusal
+from dibs.language.problems import Problems, Refused, refuse_function
+from dibs.language.regex import LikeError, like_regex, refusal
 from dibs.language.scalars import Field, Lambda, Scalar, Value
 from dibs.language.scanner import scan
 from dibs.language.tokens import Token, show_token
@@ -107,25 +105,55 @@ class CallReader(ValueReader):
             self.check_unit(arguments, name)
         if called == "IS_PRESENT":
             arguments = [self.as_present(argument, name) for argument in arguments]
-        if called in _CHECKED:
-            arguments[1:] = [_CHECKED[called](self, each, name) for each in arguments[1:]]
+        if called in _CHECKED and len(arguments) > 1:
+            self.check_count(functions().FUNCTIONS[called], len(arguments), name)
+            arguments = _CHECKED[called](self, arguments, name)
         return self.make_call(called, arguments, name)
 
-    def text_of_constant(self, argument: Scalar, place: Token) -> Scalar:
-        """A constant of SAME_TEXT, as a string."""
-        if not isinstance(argument, Value) or argument.literal is None or argument.literal.kind == Kind.STRING:
-            return argument
-        return self.make_call("CAST", [argument, text_value("STRING")], place)
+    def texts_of_constants(self, arguments: list[Scalar], place: Token) -> list[Scalar]:
+        """Constants of SAME_TEXT behind its first argument, as strings."""
+        return arguments[:1] + [
+            self.make_call("CAST", [each, text_value("STRING")], place)
+            if isinstance(each, Value) and each.literal is not None and each.literal.kind != Kind.STRING
+            else each
+            for each in arguments[1:]
+        ]
 
-    def checked_network(self, argument: Scalar, place: Token) -> Scalar:
-        """A constant network of IP_IN: a bad one is told."""
-        text = constant_text(argument)
+    def checked_networks(self, arguments: list[Scalar], place: Token) -> list[Scalar]:
+        """Constant networks of IP_IN: a bad one is told."""
+        networks = functions().networks
+        try:
+            for text in map(constant_text, arguments[1:]):
+                if text is not None:
+                    networks.span_of(text)
+        except networks.BadNetwork as bad:
+            raise Refused(bad.message, bad.advice, place.start, self.tokens[self.at - 1].end) from None
+        return arguments
+
+    def checked_regex(self, arguments: list[Scalar], place: Token) -> list[Scalar]:
+        """A constant regular expression in the second place: a bad one is told."""
+        self.check_pattern(constant_text(arguments[1]), place)
+        return arguments
+
+    def checked_format(self, arguments: list[Scalar], place: Token) -> list[Scalar]:
+        """A constant format of times in the second place: a bad one is told."""
+        text, formats = constant_text(arguments[1]), functions().time_formats
         try:
             if text is not None:
-                functions().networks.span_of(text)
-        except functions().networks.BadNetwork as bad:
+                formats.parts_of(text, place.word != "DATE_FORMAT")
+        except formats.BadFormat as bad:
             raise Refused(bad.message, bad.advice, place.start, self.tokens[self.at - 1].end) from None
-        return argument
+        return arguments
+
+    def check_pattern(self, pattern: str | None, place: Token, escape: str | None = None) -> None:
+        """Of a regular expression or, with an escape character, of LIKE."""
+        try:
+            regex = pattern if pattern is None or escape is None else like_regex(pattern, escape)
+            reason = None if regex is None else refusal(regex)
+        except LikeError as error:
+            reason = str(error)
+        if reason is not None:
+            raise Refused(f"the pattern cannot be used: {reason}", "patterns follow RE2", place.start, place.end)
 
     def as_present(self, argument: Scalar, place: Token) -> Scalar:
         """What tells whether the event has an attribute."""
@@ -358,15 +386,8 @@ class CallReader(ValueReader):
                 advice = "write one character, as in LIKE '10!%' ESCAPE '!'"
                 raise Refused("ESCAPE takes one character", advice, place.start, place.end)
         made = self.make_call("LIKE" if kind == "ILIKE" else kind, arguments, place)
-        pattern = constant_text(arguments[1])
-        if pattern is not None:
-            try:
-                is_like = kind in ("LIKE", "ILIKE")
-                reason = refusal(like_regex(pattern, constant_text(arguments[2]) or "") if is_like else pattern)
-            except LikeError as error:
-                reason = str(error)
-            if reason is not None:
-                raise Refused(f"the pattern cannot be used: {reason}", "patterns follow RE2", place.start, place.end)
+        escape = constant_text(arguments[2]) if kind in ("LIKE", "ILIKE") else None
+        self.check_pattern(constant_text(arguments[1]), place, escape)
         return made
 
 
@@ -377,5 +398,11 @@ def constant_text(scalar: Scalar) -> str | None:
     return scalar.literal.value
 
 
-# Functions of which the constants behind the first argument are looked at.
-_CHECKED = {"SAME_TEXT": CallReader.text_of_constant, "IP_IN": CallReader.checked_network}
+# Functions of which constants behind the first argument are looked at.
+_CHECKED = {
+    "SAME_TEXT": CallReader.texts_of_constants,
+    "IP_IN": CallReader.checked_networks,
+    **dict.fromkeys(["SPLIT", "REGEXP_EXTRACT", "REGEXP_REPLACE"], CallReader.checked_regex),
+    **dict.fromkeys(["TO_DATE", "TO_TIMESTAMP", "DATE_FORMAT"], CallReader.checked_format),
+    **dict.fromkeys(["UNIX_TIMESTAMP", "TO_UNIX_TIMESTAMP"], CallReader.checked_format),
+}

@@ -116,6 +116,9 @@ def literal(value: bool | int | float | str | dt.date | dt.datetime) -> Literal:
 
 EPOCH = dt.datetime(1970, 1, 1)
 MICROSECOND = dt.timedelta(microseconds=1)
+_SIZES = (1, 1_000, 1_000_000, 60_000_000, 3_600_000_000, 86_400_000_000, 604_800_000_000)
+UNITS = dict(zip(("MICROSECOND", "MILLISECOND", "SECOND", "MINUTE", "HOUR", "DAY", "WEEK"), _SIZES))  # of time
+MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}  # which have no fixed length
 
 
 def microseconds(value: dt.date) -> int:

@@ -23,8 +23,9 @@ from dibs.language.filling_kernels import (
     count_literals,
     fill,
 )
+from dibs.language.shapes import CHANGES
 from dibs.language.table import Facet, PredicateTable, concatenate
-from dibs.language.templates import CHANGES, Frame, Pattern
+from dibs.language.templates import Frame, Pattern
 
 SPARE = 1 << 22  # rows, predicates or literals for which there is room before they come
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -105,9 +105,8 @@ class Strings(NamedTuple):
 
     @classmethod
     def room(cls, size: int) -> Strings:
-        return cls(
-            np.empty(size, np.int64), np.empty(size, np.int64), np.empty(size, np.int32), np.empty(size, np.uint8)
-        )
+        arrays: list[Any] = [np.empty(size, kind) for kind in (np.int64, np.int64, np.int32, np.uint8)]
+        return cls(*arrays)
 
 
 class Attributes(NamedTuple):

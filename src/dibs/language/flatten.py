@@ -30,7 +30,7 @@ from dibs.language.expression import (
     microseconds,
     number_key,
 )
-from dibs.language.like import like_regex
+from dibs.language.regex import like_regex
 from dibs.language.table import ACCEPT, REJECT, Attribute, Facet, Op, PredicateTable, after_prefix
 
 COMPARISONS = {"=": Op.EQ, "<>": Op.NE, "<": Op.LT, "<=": Op.LE, ">": Op.GT, ">=": Op.GE}

@@ -6,7 +6,7 @@ place, and Python has a look at it (language.reading.hard_constant).
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,7 +45,7 @@ def _word(word: str) -> int:
 AND, OR, NOT, IN, BETWEEN = (_word(w) for w in ("AND", "OR", "NOT", "IN", "BETWEEN"))
 LIKE, RLIKE, REGEXP, IS, NULL = (_word(w) for w in ("LIKE", "RLIKE", "REGEXP", "IS", "NULL"))
 TRUE, FALSE, ESCAPE, DATE, TIMESTAMP = (_word(w) for w in ("TRUE", "FALSE", "ESCAPE", "DATE", "TIMESTAM"))
-UNKNOWN = _word("UNKNOWN")
+UNKNOWN, INTERVAL = _word("UNKNOWN"), _word("INTERVAL")
 
 
 class Holes(NamedTuple):
@@ -61,13 +61,8 @@ class Holes(NamedTuple):
     def room(cls, size: int) -> Holes:
         """No hole takes less than a byte, and a list has its parentheses besides."""
         count = size + 2
-        return cls(
-            np.empty(count, np.uint8),
-            np.empty(count, np.int64),
-            np.empty(count, np.int32),
-            np.empty(count, np.float64),
-            np.empty(count, np.int64),
-        )
+        arrays: list[Any] = [np.empty(count, kind) for kind in (np.uint8, np.int64, np.int32, np.float64, np.int64)]
+        return cls(*arrays)
 
 
 @phase

@@ -1,4 +1,5 @@
-"""Conditions that can never be TRUE, and so were hardly meant: `a > 5 AND a < 3`, `x = NULL`.
+"""Conditions that were hardly meant: what can never be TRUE, as `a > 5 AND a < 3` and `x = NULL`, and texts in a join
+that are compared as times here and as strings there.
 
 They are accepted, with a warning. An array may satisfy tests that no single value satisfies together (each by another
 element): then the warning says so.
@@ -23,17 +24,22 @@ from dibs.language.expression import (
     Like,
     Literal,
     Or,
+    PairCompare,
     Predicate,
     RLike,
     StringTest,
     microseconds,
+    predicates,
 )
+from dibs.language.joins import Join, join_of, joins_in
 from dibs.language.normal_form import normal_form
 from dibs.language.printer import is_derived, to_sql
+from dibs.language.types import NO_TYPES, Types
 
 _SHOWN = 60  # characters of a condition
 _MOST = 1_000  # tests of one attribute that are held against each other
 _NEVER = "no event satisfies it; for a missing attribute write IS NULL"
+_AS_TIMES = "write to_timestamp(time) for one of the two, or d.time BETWEEN time - INTERVAL 5 MINUTES AND time"
 _ARRAYS = "only an array could satisfy them, each by another element; for one value leave one of them out"
 
 
@@ -50,15 +56,36 @@ class Bound(NamedTuple):
     but: Any = None  # any but this key
 
 
-def find_warnings(tree: Expression, text: str) -> list[Problem]:
-    """What can never be TRUE of a tree: all of it, or one side of its OR."""
-    found = []
+def find_warnings(tree: Expression, text: str, types: Types = NO_TYPES) -> list[Problem]:
+    """What can never be TRUE of a tree: all of it, or one side of its OR; and what its joins compare as strings."""
+    found = [
+        Problem(message, advice, 0, len(text), text=text)
+        for name in dict.fromkeys(joins_in(tree))
+        for message, advice in _compared_as_texts(join_of(name), types)
+    ]
     for part in tree.children if isinstance(tree, Or) else (tree,):
         reason = _reason(normal_form(part))
         if reason is not None:
             why, advice = reason
             found.append(Problem(f"{_short(part)} is never TRUE: {why}", advice, 0, len(text), text=text))
     return found
+
+
+def _compared_as_texts(join: Join, types: Types, is_within: bool = False) -> Iterator[tuple[str, str]]:
+    """Attributes of a document and of the event that are compared as times, and elsewhere in the same join are not."""
+    pairs = [p for p in predicates(join.condition) if isinstance(p, PairCompare)]
+    timed = {(p.attribute, p.event) for p in pairs if p.offset is not None}
+    for p in dict.fromkeys(pairs):
+        names = (p.attribute, p.event)
+        if p.offset is not None or p.operator in ("=", "<>") or names not in timed:
+            continue
+        if all(types.kind_of(name) == Kind.TIME for name in names):
+            continue
+        is_hidden = is_within or any(map(is_derived, names))
+        test = "a join" if is_hidden else f"d.{p.attribute} {p.operator} {p.event}"
+        yield f"{test} compares strings that are read as times elsewhere in the condition", _AS_TIMES
+    for within in join.joins_within:
+        yield from _compared_as_texts(within, types, True)
 
 
 def _reason(form: Expression) -> tuple[str, str] | None:

@@ -43,8 +43,8 @@ from dibs.language.expression import (
     negate,
     tests_of_truth,
 )
-from dibs.language.like import plain_test
 from dibs.language.printer import JOIN
+from dibs.language.regex import plain_test
 
 Connective = type[And] | type[Or]
 EXISTS_NAME = f"{JOIN}EXISTS ("  # how a join over history begins that is TRUE or FALSE, whatever the event has

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from typing import NamedTuple
 
-from dibs.language.advice import NOT_FINITE, as_constant, refuse_function, refuse_sign, refuse_word
-from dibs.language.expression import Kind, Literal, number
+from dibs.language.expression import MONTHS, UNITS, Kind, Literal, number
 from dibs.language.literals import TIME_WORDS, LiteralError, nearest_float32, read_float, read_number, read_time
-from dibs.language.problems import Problems, Refused
+from dibs.language.problems import (
+    NOT_FINITE,
+    Problems,
+    Refused,
+    as_constant,
+    refuse_function,
+    refuse_sign,
+    refuse_unexpected,
+    refuse_word,
+)
 from dibs.language.scalars import Interval
-from dibs.language.tokens import Token, Tokens, quote_name, refuse_unexpected, show_token
+from dibs.language.tokens import Token, Tokens, quote_name, show_token
 from dibs.language.types import NO_TYPES, kind_of_type, typed_literal
 
 PREFIXES = frozenset(["(", "-", "+"])
@@ -252,3 +261,43 @@ class OperandReader:
             value = float(literal.value)
             return number(nearest_float32(value, str(literal.value)) if FLOAT_TYPES[to] else value)
         raise LiteralError(f"this constant cannot be cast to {to}", "write the constant itself")
+
+
+# ---- lengths of time ----
+
+_LONGEST = 2**63  # microseconds: more than all times that can be told apart
+_TOO_LONG = "the interval is longer than all times that can be told apart"
+_FORM = "write INTERVAL 10 MINUTES, with YEARS, MONTHS, WEEKS, DAYS, HOURS, MINUTES or SECONDS"
+_PART = re.compile(r"\s*([+-]?\d+)\s+([A-Za-z]+)\s*", re.ASCII)
+
+
+def read_interval(reader: OperandReader) -> Interval:
+    """What follows the word INTERVAL: 10 MINUTES, '10' MINUTES, '1 day 2 hours'."""
+    sign = -1 if reader.next.kind == "-" else 1
+    if reader.next.kind in ("-", "+"):
+        reader.advance()
+    amount = reader.advance()
+    written = amount.value
+    parts = list(_PART.finditer(written)) if amount.kind == "string" else []
+    if parts and "".join(part[0] for part in parts) == written:
+        found = [(part[1], part[2].upper()) for part in parts]
+    elif amount.kind in ("string", "number") and reader.next.word:
+        found = [(written.strip(), reader.advance().word)]
+    else:
+        wrong = amount if amount.kind not in ("string", "number") else reader.next
+        raise Refused("an interval is a number and a unit", _FORM, wrong.start, wrong.end)
+    end = reader.tokens[reader.at - 1].end
+    months = microseconds = 0
+    for count, word in found:
+        unit = word if word in UNITS or word in MONTHS else word.removesuffix("S")
+        if unit not in UNITS and unit not in MONTHS:
+            raise Refused(f"{word} is no unit of time", _FORM, amount.start, end)
+        if not re.fullmatch(r"[+-]?\d+", count, re.ASCII):
+            raise Refused(f"{count} is no whole number of {word}", _FORM, amount.start, end)
+        if len(count) > 20:
+            raise Refused(_TOO_LONG, "shorten it", amount.start, end)
+        months += sign * int(count) * MONTHS.get(unit, 0)
+        microseconds += sign * int(count) * UNITS.get(unit, 0)
+    if max(abs(months), abs(microseconds)) >= _LONGEST:
+        raise Refused(_TOO_LONG, "shorten it", amount.start, end)
+    return Interval(months, microseconds)

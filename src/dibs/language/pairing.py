@@ -284,9 +284,11 @@ def _moved(scalar: Scalar) -> tuple[Scalar, int]:
     here, so that TO_TIMESTAMP does nothing."""
     microseconds = 0
     while isinstance(scalar, Call) and scalar.function in (*_MOVING, "TO_TIMESTAMP"):
-        if scalar.function == "TO_TIMESTAMP":
+        if scalar.function == "TO_TIMESTAMP" and len(scalar.arguments) == 1:
             (scalar,) = scalar.arguments
             continue
+        if scalar.function == "TO_TIMESTAMP":  # in a format of its own
+            break
         first, second = scalar.arguments
         if scalar.function == "+" and isinstance(first, Interval):
             first, second = second, first

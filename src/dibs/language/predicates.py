@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from dibs.language.advice import NOT_FINITE
-from dibs.language.comparisons import ComparisonReader
+from dibs.language.comparisons import STRING_TESTS, ComparisonReader
 from dibs.language.expression import (
     FALSE,
     FLIPPED_OPERATOR,
@@ -28,11 +27,9 @@ from dibs.language.expression import (
 )
 from dibs.language.literals import LiteralError, listed_time
 from dibs.language.operands import Operand
-from dibs.language.patterns import STRING_TESTS
 from dibs.language.printer import YES, is_join
-from dibs.language.problems import Refused
+from dibs.language.problems import NOT_FINITE, Refused, refuse_unexpected
 from dibs.language.scalars import Scalar, Value, is_computed, scalar_of
-from dibs.language.tokens import refuse_unexpected
 from dibs.language.values import OR, may_be_true
 
 COMPARISONS = frozenset(FLIPPED_OPERATOR)

@@ -15,6 +15,7 @@ from typing import get_args
 
 from dibs.errors import ArgumentError, ExpressionError, Problem, show
 from dibs.language.expression import (
+    UNITS,
     And,
     Between,
     Compare,
@@ -151,22 +152,12 @@ def is_condition(name: str) -> bool:
     return name[:2] == CONDITION or (is_join(name) and not name.startswith(QUERY))
 
 
-_UNITS = (
-    ("DAYS", 86_400_000_000),
-    ("HOURS", 3_600_000_000),
-    ("MINUTES", 60_000_000),
-    ("SECONDS", 1_000_000),
-    ("MILLISECONDS", 1_000),
-    ("MICROSECONDS", 1),
-)
-
-
 def interval_text(offset: int | None) -> str:
-    """What is added to a time, in the largest unit of which it is a whole number."""
+    """What is added to a time, in the largest unit up to days of which it is a whole number."""
     if offset is None:
         return ""
-    unit, size = next((unit, size) for unit, size in _UNITS if offset % size == 0)
-    return f" {'-' if offset < 0 else '+'} INTERVAL {abs(offset) // size} {unit}"
+    unit, size = next((unit, UNITS[unit]) for unit in reversed(UNITS) if unit != "WEEK" and offset % UNITS[unit] == 0)
+    return f" {'-' if offset < 0 else '+'} INTERVAL {abs(offset) // size} {unit}S"
 
 
 def literal_text(literal: Literal) -> str:

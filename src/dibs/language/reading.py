@@ -22,25 +22,27 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dibs.arrays import runs
+from dibs.arrays import from_numpy, runs
 from dibs.jit.hashing import number_slices
-from dibs.language.advice import NOT_FINITE
 from dibs.language.expression import Kind, Literal, microseconds, number, number_key
 from dibs.language.filling import Filling, frame_arrays, pattern_arrays
 from dibs.language.filling_kernels import Patterns, Read, Texts, frame_keys, sort_out, spread
 from dibs.language.hole_kernels import Holes
-from dibs.language.like import like_regex
 from dibs.language.literals import LiteralError, read_number, read_time
 from dibs.language.problems import Problems
-from dibs.language.regex import refusal
+from dibs.language.regex import like_regex, refusal
+from dibs.language.scalars import fields_of, is_computed, scalar_of, split_mark
 from dibs.language.scanner import scan
 from dibs.language.shape_kernels import Predicates
-from dibs.language.shapes import DATE, HARD, LIKE, NAME, REGEX
+from dibs.language.shapes import DATE, HARD, LIKE, NAME, REGEX, keys_of
 from dibs.language.sql import MAX_TOKENS
-from dibs.language.table import PredicateTable
+from dibs.language.table import Facet, Op, PredicateTable
 from dibs.language.templates import ComputedTemplate, Pattern, frame_of, pattern_of
 from dibs.language.text_kernels import read_texts
-from dibs.thresholds import thresholds
+from dibs.language.types import NO_TYPES, Types
+from dibs.tuning import tuned
+
+TEXTS_AT_ONCE = tuned("texts_at_once", 1 << 14, 1, "texts", "that are read by one call of the kernel")
 
 
 @dataclass
@@ -52,14 +54,25 @@ class Reading:
     order: NDArray[np.int64]
 
 
-def read(texts: pa.Array, progress: Callable[[int], None] | None = None) -> Reading:
-    """Reads a string array (a null is left alone). progress: is called with how many more were read, many times."""
+def read(texts: pa.Array, progress: Callable[[int], None] | None = None, types: Types = NO_TYPES) -> Reading:
+    """Reads a string array (a null is left alone). progress: is called with how many more were read, many times. types:
+    of attributes. Templates know nothing of them, so they are left only texts whose constants have these."""
+    found = _read(texts, progress)
+    again = rows_to_read_again(found.table, types) if types else ()
+    if not len(again):
+        return found
+    left = np.zeros(len(texts), np.bool_)
+    left[found.order[again]] = True
+    return _read(pc.if_else(from_numpy(left), pa.scalar(None, texts.type), texts))
+
+
+def _read(texts: pa.Array, progress: Callable[[int], None] | None = None) -> Reading:
     texts = texts.cast(pa.large_string()) if texts.type != pa.large_string() else texts
     texts = texts.fill_null("") if texts.null_count else texts  # an empty text is left alone
     sizes = pc.binary_length(texts)
     if len(texts) and pc.max(sizes).as_py() > MAX_TOKENS:  # it may be beyond the limits: sql.parse counts
         texts = pc.if_else(pc.greater(sizes, MAX_TOKENS), "", texts)
-    chunk = thresholds.texts_at_once
+    chunk = TEXTS_AT_ONCE.value
     if len(texts) > chunk:
         _keep_freed_memory()
     filling, room = Filling(len(texts)), _Room()
@@ -207,15 +220,16 @@ class _Chunk:
         literals = {hole: self._literals(first[some] + hole) for hole in of_constants}
         for i, place in enumerate(first[some].tolist()):
             called = {hole: given[name[place + hole]] for hole in of_names}
-            if any(each.upper() in NOT_FINITE for each in called.values()):  # which the grammar has advice for
-                made[i] = -1
-                continue
-            constants = {hole: own[i] for hole, own in literals.items()}
-            made[i] = names.setdefault(template.name(called, constants), len(names))
+            own = template.name(called, {hole: found[i] for hole, found in literals.items()})
+            made[i] = -1 if own is None else names.setdefault(own, len(names))
         found = made[which.reshape(-1)]
         name[first + pattern.name] = np.maximum(found, 0)
         self._refuse(predicates[found < 0])
-        if of_constants:  # which of its attributes are the same is not as in the text that it is like
+        for hole in template.networks:
+            number, some = number_slices(self.data, self.holes.start[first + hole], self.holes.size[first + hole])
+            known = [keys_of(text) is not None for text in self._strings(first[some] + hole)]
+            self._refuse(predicates[~np.array(known, np.bool_)[number]])
+        if of_constants or template.networks:  # what it is like may have other attributes, or be bad
             texts = self._texts_of(predicates)
             self.like[texts] = texts
 
@@ -228,12 +242,15 @@ class _Chunk:
 
     def _literals(self, holes: NDArray[np.int64]) -> list[Literal]:
         """Of holes of one kind, as they are of one shape."""
-        h, view = self.holes, self.data.data
+        h = self.holes
         if len(holes) and h.kind[holes[0]] == Kind.STRING:
-            starts, ends = h.start[holes], h.start[holes] + h.size[holes]
-            texts = (bytes(view[start:end]).decode() for start, end in zip(starts.tolist(), ends.tolist()))
-            return [Literal(Kind.STRING, text) for text in texts]
+            return [Literal(Kind.STRING, text) for text in self._strings(holes)]
         return list(map(number_of, h.number[holes].tolist(), h.integer[holes].tolist()))
+
+    def _strings(self, holes: NDArray[np.int64]) -> list[str]:
+        starts, view = self.holes.start[holes], self.data.data
+        ends = starts + self.holes.size[holes]
+        return [bytes(view[start:end]).decode() for start, end in zip(starts.tolist(), ends.tolist())]
 
     @staticmethod
     def _look_up(
@@ -270,6 +287,50 @@ class _Chunk:
             self._refuse_holes(np.array(refused, np.int64))
         if added:
             self.data = np.concatenate([self.data, np.frombuffer(b"".join(added), np.uint8)])
+
+
+# ---- declared types ----
+
+_OF_TEXTS = (Facet.REVERSED, Facet.PATTERN, Facet.NO_PATTERN)
+
+
+def is_typed(name: str, types: Types) -> bool:
+    """Whether an attribute has a declared type, or is computed from one that has."""
+    return name in types or (
+        is_computed(name) and any(split_mark(field)[1] in types for field in fields_of(scalar_of(name)))
+    )
+
+
+def rows_to_read_again(table: PredicateTable, types: Types) -> NDArray[np.int64]:
+    """The rows with a constant of another kind than its attribute's, or with what is computed from such attributes."""
+    wanted = np.full(len(table.attributes), _ANY, np.int8)
+    for place, (name, facet) in enumerate(table.attributes):
+        kind = types.kind_of(name)
+        if kind is None:
+            wanted[place] = _NONE if is_typed(name, types) else _ANY
+        elif kind == Kind.STRING or facet not in _OF_TEXTS:
+            wanted[place] = kind
+        else:
+            wanted[place] = _NONE
+    of_predicate = wanted[table.attribute]
+    bad = of_predicate == _NONE
+    # PATTERN has its constants among the texts of its own.
+    of_literal = np.repeat(of_predicate, np.diff(table.literal_offsets))
+    other = (of_literal >= 0) & (of_literal != table.kind)
+    places = np.repeat(np.arange(len(table.attribute)), np.diff(table.literal_offsets))
+    bad[places[other]] = True
+    if types.domains:
+        ends = [types.domains.get(name, (-np.inf, np.inf)) for name, _ in table.attributes]
+        low, high = np.array(ends, np.float64).reshape(-1, 2).T
+        own = table.attribute[places]
+        outside = (table.number < low[own]) | (table.number > high[own]) | (np.floor(table.number) != table.number)
+        bad[places[outside & np.isfinite(low[own]) & (table.kind == Kind.NUMBER)]] = True
+    bad |= (table.operator == Op.STRING) & (of_predicate >= 0) & (of_predicate != Kind.STRING)
+    rows = np.searchsorted(table.offsets, np.flatnonzero(bad), "right") - 1
+    return np.unique(rows)
+
+
+_ANY, _NONE = -1, -2  # of predicates: their attribute has no type; they are read again
 
 
 # ---- names and constants that need Python ----

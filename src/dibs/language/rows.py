@@ -11,16 +11,15 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dibs.language.advice import NOT_FINITE
 from dibs.language.expression import Kind, Literal
 from dibs.language.filling import Filling, frame_arrays, pattern_arrays
 from dibs.language.filling_kernels import Read, Texts, unpack
 from dibs.language.hole_kernels import Holes
 from dibs.language.reading import hard_constant, name_of, number_of
-from dibs.language.shapes import HARD, LIST, NAME
+from dibs.language.shapes import CHANGES, HARD, LIST, NAME, Source, keys_of
 from dibs.language.sql import MAX_TOKENS
 from dibs.language.table import Op, PredicateTable
-from dibs.language.templates import CHANGES, Source, Whole, whole_of
+from dibs.language.templates import Whole, whole_of
 from dibs.language.text_kernels import WORDS_OF_A_HOLE, read_alone
 
 
@@ -69,7 +68,7 @@ class Row(NamedTuple):
 
         def values(predicate: int, source: Source) -> list[RowValue]:
             if source.hole < 0:
-                return [RowValue(source.kind, 0, source.integer, None)]
+                return [RowValue(source.kind, int(np.float64(source.number).view(np.int64)), source.integer, None)]
             hole = words[1 + predicate] + source.hole
             at = first_hole + WORDS_OF_A_HOLE * hole
             if words[at] == LIST:
@@ -136,17 +135,16 @@ def _read_rest(data: bytes, whole: Whole, words: NDArray[np.int64]) -> Row | Non
             of_predicates.append(names[hole + pattern.name])
             continue
         called = {place: names[hole + place] for place in pattern.computed.names.values()}
-        if any(name.upper() in NOT_FINITE for name in called.values()):  # which the grammar has advice for
+
+        def literal(place: int, at: int = hole) -> Literal:
+            return _literal(data, holes[at + place].tolist(), hard.get(at + place))
+
+        if any(keys_of(literal(place).value) is None for place in pattern.computed.networks):
             return None
-        of_predicates.append(
-            pattern.computed.name(
-                called,
-                {
-                    place: _literal(data, holes[hole + place].tolist(), hard.get(hole + place))
-                    for place in pattern.computed.constants.values()
-                },
-            )
-        )
+        name = pattern.computed.name(called, {place: literal(place) for place in pattern.computed.constants.values()})
+        if name is None:
+            return None
+        of_predicates.append(name)
     return Row(whole, tuple(of_predicates), words, hard)
 
 

@@ -32,6 +32,7 @@ from dibs.language.hole_kernels import (
     ESCAPE,
     FALSE,
     IN,
+    INTERVAL,
     IS,
     LIKE,
     NOT,
@@ -54,6 +55,7 @@ from dibs.language.shapes import (
     A_NAME,
     A_NUMBER,
     A_STRING,
+    ARROW,
     AT_LEAST,
     AT_MOST,
     NAME,
@@ -65,7 +67,7 @@ _NUMBER, _STRING, _NAME = int(Kind.NUMBER), int(Kind.STRING), int(NAME)
 LONGEST = 4096  # bytes of a predicate's shape
 PLAIN = 4  # in `count`
 _OPEN, _CLOSE, _COMMA, _DOT, _MINUS, _EXCLAMATION = 40, 41, 44, 46, 45, 33
-_EQUAL, _LESS, _MORE, _BLANK = 61, 60, 62, 32
+_EQUAL, _LESS, _MORE, _BLANK, _BACKTICK = 61, 60, 62, 32, 96
 _AND_SIGN, _OR_SIGN, _PREDICATE = 38, 124, 112  # &, | and p, of frames
 
 
@@ -105,6 +107,15 @@ def _path_end(data, stop, end):
 
 
 @phase
+def _is_quoted(data, start, stop):
+    """Whether a part of this name is."""
+    ticks = 0
+    for k in range(start, stop):
+        ticks += data[k] == _BACKTICK
+    return ticks > 0
+
+
+@phase
 def _is_known(word):
     """Whether it is a word of the grammar that may stand within a predicate."""
     if word == 0:
@@ -122,7 +133,7 @@ def _is_before_number(before):
     return (
         (before == 0 or before in (_EQUAL, _LESS, _MORE))
         or (before in (UNEQUAL, AT_MOST, AT_LEAST))
-        or (before in (_OPEN, _COMMA, BETWEEN, AND))
+        or (before in (_OPEN, _COMMA, BETWEEN, AND, ARROW))
     )
 
 
@@ -150,8 +161,10 @@ def _sign_byte(data, start, stop):
     if stop - start == 1:
         return np.int64(first) if first != _DOT else np.int64(0)
     second = data[start + 1]
-    if stop - start > 2 or (second != _EQUAL and second != _MORE) or first == _MINUS:
+    if stop - start > 2 or (second != _EQUAL and second != _MORE):
         return np.int64(0)
+    if first == _MINUS:
+        return np.int64(ARROW)
     if second == _MORE or first == _EXCLAMATION:
         return np.int64(UNEQUAL)
     return np.int64(_EQUAL if first == _EQUAL else (AT_MOST if first == _LESS else AT_LEAST))
@@ -185,7 +198,7 @@ def _truth(data, at, end):
 def _read_predicate(data, end, piece, shape, holes, b, h):
     """Adds the predicate that begins with this piece: (one past its shape or -1, one past its holes, whether they are
     such as text_kernels.same_as_last knows, the piece behind it). -1: the text is left alone."""
-    inner, betweens, before, is_plain = 0, 0, np.int64(0), True
+    inner, betweens, before, is_plain, has_arrow = 0, 0, np.int64(0), True, False
     kind, start, stop = piece
     while True:
         sign = _sign_at(data, kind, start, stop)
@@ -226,21 +239,32 @@ def _read_predicate(data, end, piece, shape, holes, b, h):
                     shape[b], is_plain = found, False
                     b, h = b + 1, h + 1 + holes.size[h]
             continue
-        if kind == WORD and inner > 0 and not (before == _OPEN and follows == _COMMA):
-            b = _write_word(data, start, stop, False, shape, b)  # a type, or a word of a join
-            before, kind, start, stop = np.int64(1), after, after_start, after_stop
-            continue
         if kind in (WORD, QUOTED_NAME):
             if follows == _DOT:
                 stop = _path_end(data, stop, end)
-                if stop < 0:
+                if stop < 0 or b + stop - start + 2 >= len(shape):
                     break
                 after, after_start, after_stop = next_piece(data, stop, end, False)
+                follows = _sign_at(data, after, after_start, after_stop)
+            # A type, a unit, a word of a join, or a variable: behind an arrow every name may be one.
+            is_word = inner > 0 and not (before == _OPEN and follows == _COMMA and not has_arrow)
+            is_word |= word == INTERVAL or before == INTERVAL
+            if is_word and kind == WORD and not _is_quoted(data, start, stop):
+                b = _write_word(data, start, stop, False, shape, b)
+                before = word if word == INTERVAL else np.int64(1)
+                kind, start, stop = after, after_start, after_stop
+                continue
             holes.kind[h], holes.start[h], holes.size[h] = _NAME, start, stop - start
             found = np.int64(A_NAME)
         elif kind == NUMBER:
             if after_start == stop and (after == WORD or (after == SIGN and data[after_start] == _DOT)):
                 break
+            if before == INTERVAL:  # a length of time is no constant of its own
+                if b + stop - start + 2 >= len(shape):
+                    break
+                b = _write_word(data, start, stop, False, shape, b)
+                kind, start, stop = after, after_start, after_stop
+                continue
             read_number(data, start, stop, negative, holes, h)
             is_plain &= holes.kind[h] == _NUMBER and not negative
             found = np.int64(A_NUMBER)
@@ -255,6 +279,7 @@ def _read_predicate(data, end, piece, shape, holes, b, h):
         else:
             found = _sign_byte(data, start, stop) if kind == SIGN else np.int64(0)
             inner += np.int64(found == _OPEN) - np.int64(found == _CLOSE)
+            has_arrow |= found == ARROW
             h -= 1  # a sign is no hole
         if found == 0:
             break

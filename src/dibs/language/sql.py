@@ -101,12 +101,13 @@ class Validation(list[Problem]):
 
 def validate(text: str, types: Mapping[str, str] | None = None) -> Validation:
     """The problems of a text, from left to right; none when it is accepted, and then `.warnings` of the result tells
-    what of it can never be TRUE. types: of attributes, where they are declared, as in Matcher."""
+    what of it was hardly meant. types: of attributes, where they are declared, as in Matcher."""
+    declared = check_types(types)
     try:
-        tree = parse(text, check_types(types))
+        tree = parse(text, declared)
     except ExpressionError as error:
         return Validation(error.problems)
-    return Validation((), find_warnings(tree, text))
+    return Validation((), find_warnings(tree, text, declared))
 
 
 def _check(text: object) -> Problems:

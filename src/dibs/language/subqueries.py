@@ -16,8 +16,6 @@ from __future__ import annotations
 import math
 
 from dibs.jit.undisturbed import bring
-from dibs.language.advice import LAST_FORM as _LAST_FORM
-from dibs.language.advice import LAST_WORDS
 from dibs.language.conditions import ConditionReader
 from dibs.language.expression import (
     FALSE,
@@ -54,10 +52,11 @@ from dibs.language.operands import Operand
 from dibs.language.pairing import Side, below, is_boolean, name_of_value, side_of
 from dibs.language.predicates import COMPARISONS, Condition
 from dibs.language.printer import YES, is_join
-from dibs.language.problems import Problems, Refused
+from dibs.language.problems import LAST_FORM as _LAST_FORM
+from dibs.language.problems import LAST_WORDS, Problems, Refused, refuse_unexpected
 from dibs.language.scalars import Field, Scalar, map_fields
 from dibs.language.scanner import scan
-from dibs.language.tokens import Token, Tokens, refuse_unexpected, show_token
+from dibs.language.tokens import Token, Tokens, show_token
 from dibs.language.values import OR
 
 AGGREGATES = {name: name for name in (COUNT, *EXTREMES, *ENDS, *TOTALS)} | {

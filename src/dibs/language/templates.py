@@ -12,7 +12,6 @@ equal is not decided: a = 1 OR a = 1 is a IN (1, 1) here and a = 1 in the normal
 
 from __future__ import annotations
 
-import datetime as dt
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -20,7 +19,6 @@ from functools import lru_cache, partial
 from typing import Generic, NamedTuple, TypeVar
 
 from dibs.errors import ExpressionError
-from dibs.jit.undisturbed import bring
 from dibs.language.expression import (
     And,
     Compare,
@@ -34,11 +32,12 @@ from dibs.language.expression import (
     Predicate,
     Truth,
     microseconds,
+    number_key,
 )
 from dibs.language.flatten import is_conjunction, jumps, test_of
-from dibs.language.like import like_regex
 from dibs.language.normal_form import normal_form, normal_leaf
 from dibs.language.printer import CONDITION, literal_text, name_text
+from dibs.language.problems import NOT_FINITE
 from dibs.language.scalars import (
     Call,
     Field,
@@ -46,61 +45,18 @@ from dibs.language.scalars import (
     Scalar,
     Value,
     computed_name,
+    inputs_of,
     is_computed,
     scalar_of,
     split_mark,
     text_of,
 )
-from dibs.language.shapes import (
-    A_DATE,
-    A_LIST_OF_NUMBERS,
-    A_LIST_OF_STRINGS,
-    A_NAME,
-    A_NUMBER,
-    A_PART,
-    A_PATTERN,
-    A_PREFIX,
-    A_REGEX,
-    A_STRING,
-    A_SUFFIX,
-    A_TIMESTAMP,
-    AN_EMPTY_STRING,
-    SIGNS,
-    TESTED,
-    TRUTHS,
-)
+from dibs.language.shapes import SAME, TESTED, TRUTHS, Example, Source
 from dibs.language.sql import parse, read
-from dibs.language.table import ACCEPT, REJECT, Facet, Op, after_prefix
+from dibs.language.table import ACCEPT, REJECT, Facet, Op
 
 KEPT_BYTES = 16 << 20  # of shapes, about, that templates are kept for
 _OVERHEAD = 1_000  # bytes of a template beside its shape, about
-
-# What becomes of the bytes of a string.
-SAME, AFTER, REVERSED, AFTER_REVERSED, ESCAPED = range(5)
-
-
-def _escape(text: bytes) -> bytes:
-    re2 = bring("re2")  # most subscriptions do without
-    return bytes(re2.escape(text.decode()).encode())
-
-
-CHANGES: tuple[Callable[[bytes], bytes], ...] = (
-    bytes,
-    after_prefix,
-    lambda text: text[::-1],
-    lambda text: after_prefix(text[::-1]),
-    _escape,
-)
-
-
-class Source(NamedTuple):
-    """Where a literal comes from."""
-
-    hole: int  # of the predicate; all items, if it is a list. -1: the literal is always the same
-    change: int = SAME  # of a string
-    kind: int = 0  # of one that is always the same, and its value
-    number: float = 0.0
-    integer: int = 0
 
 
 class TestTemplate(NamedTuple):
@@ -119,10 +75,13 @@ class ComputedTemplate(NamedTuple):
     is_condition: bool
     names: dict[str, int]  # the holes of the example's names
     constants: dict[Literal, int]  # and of its constants
+    networks: tuple[int, ...]  # holes of constants that must be networks
     pieces: tuple[str | int, ...] | None  # its canonical text, and the holes in it; None: that depends on constants
 
-    def name(self, names: Mapping[int, str], constants: Mapping[int, Literal]) -> str:
-        """The attribute, where these stand in the holes."""
+    def name(self, names: Mapping[int, str], constants: Mapping[int, Literal]) -> str | None:
+        """The attribute, where these stand in the holes; None: the grammar has advice for one of the names."""
+        if any(name.upper() in NOT_FINITE for name in names.values()):
+            return None
         if self.pieces is None:
             return computed_name(self._made(names, constants), self.is_condition)
         said: list[str] = []
@@ -144,6 +103,8 @@ class ComputedTemplate(NamedTuple):
             return Field(mark + names[self.names[name]]) if name in self.names else scalar
         if isinstance(scalar, Call):
             return Call(scalar.function, tuple(self.filled(each, names, constants) for each in scalar.arguments))
+        if isinstance(scalar, Lambda):
+            return Lambda(scalar.depth, self.filled(scalar.body, names, constants))
         if isinstance(scalar, Value) and scalar.literal is not None and scalar.literal in self.constants:
             return constants[self.constants[scalar.literal]]
         return scalar
@@ -205,106 +166,12 @@ class Kept(Generic[V]):
 
 # ---- predicates ----
 
-_NAMED = "hole_{}_name"
-_FIRST = 2**53 + 1  # and every second from there: no float64 holds them, so that a conversion shows
-
-
-class _Example:
-    """The example of a shape, and what its holes would come out as."""
-
-    def __init__(self, shape: bytes):
-        self.names: dict[str, int] = {}
-        self.sources: dict[tuple[int, object], Source] = {}
-        self.second: set[tuple[int, object]] = set()  # of a list, which is two items here
-        self.needed: set[int] = set()
-        words: list[str] = []
-        at = hole = 0
-        while at < len(shape):
-            byte = shape[at]
-            if (byte >= 32 and chr(byte).isalpha()) or byte == 95 or byte >= 128:
-                end = shape.index(b" ", at)
-                word = shape[at:end].decode()
-                if not word.isidentifier():  # as a blank of another alphabet, which kernels take for a letter
-                    raise ValueError(word)
-                words.append(word)
-                at = end
-            elif byte == A_NAME or byte in _WRITERS:
-                words.append(self._fill(byte, hole))
-                hole += 1
-            else:
-                words.append(SIGNS.get(byte) or chr(byte))
-            at += 1
-        self.text = " ".join(words)
-        self.holes = hole
-
-    def _fill(self, byte: int, hole: int) -> str:
-        if byte == A_NAME:
-            name = _NAMED.format(hole)
-            self.names[name] = hole
-            return name
-        if byte == AN_EMPTY_STRING:
-            self.sources[Kind.STRING, b""] = Source(hole)
-            return "''"
-        self.needed.add(hole)
-        return _WRITERS[byte](self, hole)
-
-    def number(self, hole: int, item: int = 0) -> str:
-        value = _FIRST + 2 * (2 * hole + item)
-        self._add(hole, item, Kind.NUMBER, value)
-        return str(value)
-
-    def string(self, hole: int, item: int = 0) -> str:
-        text = f"s-{hole}-{item}-e"
-        for change, made in enumerate(CHANGES):
-            self._add(hole, item, Kind.STRING, made(text.encode()), change)
-        return f"'{text}'"
-
-    def like(self, before: str, after: str) -> Callable[[int], str]:
-        return lambda hole: f"'{before}{self.string(hole)[1:-1]}{after}'"
-
-    def pattern(self, hole: int) -> str:
-        text = f"s{hole}_%e"
-        self._add(hole, 0, Kind.STRING, like_regex(text).encode())
-        return f"'{text}'"
-
-    def time(self, hole: int) -> str:
-        moment = dt.datetime(2001, 2, 3) + dt.timedelta(seconds=hole)
-        self._add(hole, 0, Kind.TIME, microseconds(moment))
-        return f"'{moment}'"
-
-    def date(self, hole: int) -> str:
-        day = dt.date(2001, 2, 3) + dt.timedelta(hole)
-        self._add(hole, 0, Kind.TIME, microseconds(day))
-        return f"'{day}'"
-
-    def _add(self, hole: int, item: int, kind: Kind, value: object, change: int = SAME) -> None:
-        self.sources[kind, value] = Source(hole, change)
-        if item:
-            self.second.add((kind, value))
-
-
-_WRITERS: dict[int, Callable[[_Example, int], str]] = {
-    A_NUMBER: _Example.number,
-    A_STRING: _Example.string,
-    AN_EMPTY_STRING: _Example.string,
-    A_REGEX: _Example.string,
-    A_PREFIX: lambda example, hole: example.like("", "%")(hole),
-    A_SUFFIX: lambda example, hole: example.like("%", "")(hole),
-    A_PART: lambda example, hole: example.like("%", "%")(hole),
-    A_PATTERN: _Example.pattern,
-    A_DATE: _Example.date,
-    A_TIMESTAMP: _Example.time,
-    A_LIST_OF_NUMBERS: lambda example, hole: f"({example.number(hole)}, {example.number(hole, 1)})",
-    A_LIST_OF_STRINGS: lambda example, hole: f"({example.string(hole)}, {example.string(hole, 1)})",
-}
-
-
 _TESTED = bytes([TESTED])
 
 
 def _make_pattern(shape: bytes) -> Pattern | None:
     try:
-        example = _Example(shape.removesuffix(_TESTED))
+        example = Example(shape.removesuffix(_TESTED))
         if shape.endswith(_TESTED):  # not every condition takes it without parentheses
             parse(f"{example.text} IS TRUE")
         tree, is_written = read(example.text)
@@ -333,22 +200,26 @@ def _make_pattern(shape: bytes) -> Pattern | None:
 
 # Functions of which the grammar looks at the constants, not only at their kinds.
 _LOOKED_AT = frozenset(["LIKE", "RLIKE", "REGEXP_EXTRACT", "REGEXP_REPLACE"])
+_SPELLED = frozenset(["CAST", "TIMESTAMPDIFF", "TIMESTAMPADD"])  # a string of theirs is a type or a unit
 
 
-def _computed(attribute: str, example: _Example) -> ComputedTemplate | None:
+def _computed(attribute: str, example: Example) -> ComputedTemplate | None:
     """The template of the example's computed attribute; None: not all of it is in holes."""
     names: dict[str, int] = {}
     constants: dict[Literal, int] = {}
     scalar = scalar_of(attribute)
-    todo = [scalar]
+    todo, is_spelled = [scalar], False
     while todo:
         node = todo.pop()
         if isinstance(node, Call):
             if node.function in _LOOKED_AT:
                 return None
+            is_spelled |= node.function in _SPELLED
             todo.extend(node.arguments)
-        elif isinstance(node, Lambda):  # a name may be its variable
-            return None
+        elif isinstance(node, Lambda):
+            if any(split_mark(name)[1] in example.names for name in inputs_of(node.body)):
+                return None  # it may be its variable
+            todo.append(node.body)
         elif isinstance(node, Field):
             name = split_mark(node.name)[1]
             if name in example.names:  # else it stands in the shape as it is
@@ -361,8 +232,8 @@ def _computed(attribute: str, example: _Example) -> ComputedTemplate | None:
                 constants[node.literal] = source.hole
     if not example.holes:
         return None
-    made = ComputedTemplate(scalar, attribute[:2] == CONDITION, names, constants, None)
-    is_plain = all(literal.kind == Kind.NUMBER for literal in constants)  # a text may be a type, or a unit
+    made = ComputedTemplate(scalar, attribute[:2] == CONDITION, names, constants, tuple(example.networks), None)
+    is_plain = not is_spelled or all(literal.kind == Kind.NUMBER for literal in constants)
     return made._replace(pieces=_cut(made, attribute)) if is_plain else made
 
 
@@ -381,7 +252,7 @@ def _cut(template: ComputedTemplate, attribute: str) -> tuple[str | int, ...]:
 _EQUALITIES = {Op.EQ: 1, Op.NE: 2, Op.IN: 3, Op.NOT_IN: 4}
 
 
-def _test(leaf: Predicate, example: _Example, computed: ComputedTemplate | None) -> TestTemplate | None:
+def _test(leaf: Predicate, example: Example, computed: ComputedTemplate | None) -> TestTemplate | None:
     (name, facet), operator, literals = test_of(leaf)
     sources: list[Source] = []
     for literal in literals:
@@ -393,6 +264,8 @@ def _test(leaf: Predicate, example: _Example, computed: ComputedTemplate | None)
             sources.append(found)
         elif not isinstance(literal, bytes) and literal.kind == Kind.BOOLEAN:
             sources.append(Source(-1, kind=Kind.BOOLEAN, integer=int(literal.value)))
+        elif not isinstance(literal, bytes) and literal.kind == Kind.NUMBER and example.has_interval:
+            sources.append(Source(-1, SAME, Kind.NUMBER, *number_key(literal.value)))
         else:
             return None
     holes = {source.hole for source in sources}

@@ -18,8 +18,6 @@ from __future__ import annotations
 from array import array
 from typing import NamedTuple
 
-from dibs.language.problems import Refused
-
 GRAMMAR_WORDS = {
     **{w: w for w in ("AND", "OR", "NOT", "IN", "BETWEEN", "LIKE", "RLIKE", "IS", "NULL", "TRUE", "FALSE", "ESCAPE")},
     "REGEXP": "RLIKE",
@@ -77,12 +75,6 @@ class Tokens:
 
 def quote_name(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
-
-
-def refuse_unexpected(token: Token, expected: str, advice: str = "") -> Refused:
-    """The token stands where something else is expected."""
-    found = "the end" if token.kind == "end" else show_token(token)
-    return Refused(f"{expected} is expected, not {found}", advice, token.start, token.end)
 
 
 def show_token(token: Token, width: int = 40) -> str:

@@ -16,12 +16,10 @@ from __future__ import annotations
 from typing import Any
 
 from dibs.jit.undisturbed import bring
-from dibs.language.advice import NOT_FINITE, as_constant
 from dibs.language.expression import Kind, Literal
-from dibs.language.intervals import read_interval
-from dibs.language.operands import CASTS, Operand, OperandReader
+from dibs.language.operands import CASTS, Operand, OperandReader, read_interval
 from dibs.language.printer import BOUND, EVERY, WHOLE
-from dibs.language.problems import Problems, Refused
+from dibs.language.problems import NOT_FINITE, Problems, Refused, as_constant
 from dibs.language.scalars import (
     PRESENT,
     Call,

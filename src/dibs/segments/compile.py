@@ -9,7 +9,6 @@ from typing import Union
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dibs.arrays import from_numpy
@@ -18,11 +17,10 @@ from dibs.language.expression import Expression
 from dibs.language.flatten import conjunction_table, is_conjunction, program_table
 from dibs.language.joins import joins_in
 from dibs.language.normal_form import normal_form
-from dibs.language.reading import Reading, read
+from dibs.language.reading import is_typed, read
 from dibs.language.rows import Row, fill_rows, read_row
 from dibs.language.sql import parse, parse_kept
 from dibs.language.table import PredicateTable, concatenate
-from dibs.language.typed_tables import is_typed, rows_to_read_again
 from dibs.language.types import NO_TYPES, Domain, Types
 
 Form = Union[Expression, Row]  # what a text says, once it has been read
@@ -50,7 +48,7 @@ def compile_texts(
 ) -> Compiled:
     """Compiles a string array; `progress` is called with how many more texts are done. no_joins: see `tree_of`. types:
     of attributes, where they are declared. are_kept: an earlier version may have accepted them (sql.parse_kept)."""
-    bulk = _read_bulk(texts, types, progress)
+    bulk = read(texts, progress, types)
     forms: dict[int, Expression] = {}
     errors: dict[int, ExpressionError] = {}
     for i in np.flatnonzero(~bulk.taken).tolist():
@@ -79,19 +77,6 @@ def compile_forms(forms: list[Expression]) -> Compiled:
     return Compiled(*_join(_general(dict(enumerate(forms)))), {})
 
 
-def _read_bulk(texts: pa.Array, types: Types, progress: Callable[[int], None] | None = None) -> Reading:
-    """What templates read. They know nothing of types, so they are left only texts whose constants have these."""
-    bulk = read(texts, progress)
-    if not types:
-        return bulk
-    rows = rows_to_read_again(bulk.table, types)
-    if not len(rows):
-        return bulk
-    again = np.zeros(len(texts), np.bool_)
-    again[bulk.order[rows]] = True
-    return read(pc.if_else(from_numpy(again), pa.scalar(None, texts.type), texts))
-
-
 def compile_mixed(texts: pa.Array, forms: Sequence[Form | None], types: Types = NO_TYPES) -> Compiled:
     """Compiles texts that are known to be good, as large strings. A form is what `form_of` made of the text, or None:
     where all texts have one, none is read again."""
@@ -102,7 +87,7 @@ def compile_mixed(texts: pa.Array, forms: Sequence[Form | None], types: Types = 
     if rows and len(rows) == len(rest):
         table, order = fill_rows(rows, own)
     else:  # to read all at once takes no longer than to look at what was read of each
-        bulk = _read_bulk(own, types)
+        bulk = read(own, types=types)
         table, order = bulk.table, bulk.order
         for i in rest[~bulk.taken].tolist():
             trees[i] = normal_form(parse_kept(texts[i].as_py(), types))

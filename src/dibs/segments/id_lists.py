@@ -3,7 +3,7 @@
 A text that Arrow hands to Python costs 0.6 microseconds, and sorting a list of them 0.2. So a segment that has given
 out as many texts as it has rows gets their order: the rank of each row and the row of each rank (8 bytes), and the
 texts by rank as Python objects (some 60 bytes and their length each; only if the segment has at most
-`thresholds.listed_ids` rows). Then ranks are sorted, which are numbers, and texts are looked up: tens of nanoseconds.
+`LISTED_IDS` rows). Then ranks are sorted, which are numbers, and texts are looked up: tens of nanoseconds.
 
 A Python object for each match of an event costs some 100 nanoseconds, whatever is done with it. So IdColumns have one
 for each *id* of a batch: it is read, sorted, counted and written as JSON once, and the matches are numbers.
@@ -27,7 +27,10 @@ from dibs.jit.kernel import kernel, phase
 from dibs.jit.prefetching import prefetch_to_write
 from dibs.jit.sorting import sort_run
 from dibs.segments.ids import Id, IdIndex
-from dibs.thresholds import thresholds
+from dibs.tuning import tuned
+
+# 23 ns an id instead of 650
+LISTED_IDS = tuned("listed_ids", 1_000_000, 2, "ids", "of a segment, kept as Python objects once worth it")
 
 MANY = 32  # ids of an event, for which it is sorted by itself
 FEW = 16  # ids that are put into the list of all others one by one
@@ -44,7 +47,7 @@ class TextOrder:
         self.rank[order] = np.arange(len(order), dtype=np.int32)
         self._texts: NDArray[Any] | None = None
         self._row, self._ids = order.astype(np.int32), ids
-        if len(order) <= thresholds.listed_ids:
+        if len(order) <= LISTED_IDS.value:
             self._texts = np.empty(len(order), object)
             self._texts[:] = texts_of(ids.take(from_numpy(order)))
             self._objects = np.frombuffer(self._texts, np.int64)  # the addresses of the texts

@@ -18,7 +18,7 @@ from dibs.coding.domain import string_buffers
 from dibs.jit.kernel import kernel
 from dibs.jit.sorting import order_hashes
 from dibs.lazy import lazy
-from dibs.thresholds import thresholds
+from dibs.segments.state import MERGED_AT_ONCE
 
 WORD = 2**64 - 1
 SMALL = 1_000
@@ -79,7 +79,7 @@ class IdIndex:
         if len(ids) > SMALL:
             self._lookup()
         self.integers: NDArray[np.int64] | None = to_numpy(ids) if pa.types.is_integer(ids.type) else None
-        self._is_small = len(ids) <= thresholds.merged_at_once
+        self._is_small = len(ids) <= MERGED_AT_ONCE.value
         self.order: Any = None  # of texts, once it is worth it: see segments.id_lists
         self.given = 0  # texts that were asked for meanwhile
 

@@ -19,7 +19,7 @@ from dibs.coding.clauses import Clauses
 from dibs.coding.computed.residuals import Residuals, join
 from dibs.coding.repeats import MOST_DISTINCT, RowRuns, find_repeats
 from dibs.jit.sorting import order_by_group
-from dibs.thresholds import thresholds
+from dibs.segments.state import MERGED_AT_ONCE
 
 NO_RUNS = (None, None)
 
@@ -35,7 +35,7 @@ class Shared(NamedTuple):
 def share(clauses: Clauses, residuals: Residuals | None, texts: Callable[[], pa.Array]) -> Shared | None:
     """The clauses and texts that are distinct; None: few are alike, or so few are there that they are merged soon.
     texts: of the rows, as large strings."""
-    if len(clauses) <= thresholds.merged_at_once:
+    if len(clauses) <= MERGED_AT_ONCE.value:
         return None
     first = find_repeats(clauses, residuals)
     if first is None:

@@ -42,7 +42,10 @@ from dibs.lazy import lazy
 from dibs.segments.compile import Compiled
 from dibs.segments.ids import IdIndex
 from dibs.segments.repeated import NO_RUNS, share
-from dibs.thresholds import thresholds
+from dibs.segments.state import MERGED_AT_ONCE
+from dibs.tuning import tuned
+
+LOOKUP_EVENTS = tuned("lookup_events", 256, 1, "events", "of a batch that are worth a table of constants")
 
 
 class Unmade(NamedTuple):
@@ -86,7 +89,7 @@ class Segment:
         return "index" in vars(self) or not isinstance(self.made, Unmade)
 
     def match(self, events: EventValues, threads: int, sink: Sink | None = None) -> Pairs:
-        if self.domains.lookup is None and events.events >= thresholds.lookup_events:
+        if self.domains.lookup is None and events.events >= LOOKUP_EVENTS.value:
             self.domains.lookup = lookup_of(self.domains, self.clauses)
         coded = code_events(events, self.domains)
         if not len(coded.attribute) and self.clauses.ask_for_values:  # a small segment and a few events share little
@@ -252,7 +255,7 @@ class Choice(NamedTuple):
         known = like.presence() if self.name == AUTO and like is not None else None
         if like is not None and known is not None:
             settings["presence"] = _presence(known, like.domains, domains, clauses)
-        if self.name == AUTO and len(clauses) <= thresholds.merged_at_once:
+        if self.name == AUTO and len(clauses) <= MERGED_AT_ONCE.value:
             return Unmade(clauses, settings)
         return create(self.name, clauses, **settings)
 

@@ -35,9 +35,18 @@ from dibs.segments.compile import compile_mixed
 from dibs.segments.ids import Id
 from dibs.segments.layer import ID_TYPES, Layer, by_type
 from dibs.segments.segment import DEFAULT_WEIGHT, Choice, Joined, Segment, build
-from dibs.segments.state import Change, State, Waiting
+from dibs.segments.state import CHANGES_FOR_A_SEGMENT, MERGED_AT_ONCE, Change, State, Waiting
 from dibs.segments.upkeep import Job, Upkeep
-from dibs.thresholds import thresholds
+from dibs.tuning import tuned
+
+SIZE_RATIO = tuned("size_ratio", 16, 1, "times", "as large as all newer segments it may be, to be merged with them")
+# a merge at every match cost more than matching six small segments
+SMALL_SEGMENTS = tuned("small_segments", 3, 1, "segments", "that are small and not worth a merge")
+MOST_SMALL_SEGMENTS = tuned("most_small_segments", 8, 1, "segments", "that are small before a merge in the foreground")
+# building auto over a new row 1.1 ms, a scan 0.25; an add and a match 14 to 2 ms
+SCANNED_ROWS = tuned("scanned_rows", 64, 2, "rows", "of a new segment that are scanned, beside many more")
+WAITING_ROWS = tuned("waiting_rows", 256, 1, "subscriptions", "that wait and are matched as they are by single events")
+PREDICATES_FOR_A_SEGMENT = tuned("predicates_for_a_segment", 10_000, 1, "predicates", "of one call, worth a segment")
 
 BUSY = 8  # times as many rows are merged at once while the background is at work on others
 UNREAD = 16  # times as many small segments are left alone while nobody reads: merging would delay who adds
@@ -69,7 +78,7 @@ class SegmentSet:
         """The state to match on. few_wait: some may wait in it, and are matched as they are."""
         now = self._last_read = time.monotonic()
         state = self.state
-        if not few_wait or len(state.waiting) > thresholds.waiting_rows:
+        if not few_wait or len(state.waiting) > WAITING_ROWS.value:
             state = self.flush()
         if len(state.layers) > 1 and now > self._next_look:  # without changes nobody else looks for work
             self._next_look = now + A_LOOK
@@ -102,7 +111,7 @@ class SegmentSet:
         rest = State(state.version, layers)
         scans = self._scans(rest, len(items))
         segments = self.build(items, rest)
-        short = len(segments[0].clauses.attribute) <= thresholds.predicates_for_a_segment
+        short = len(segments[0].clauses.attribute) <= PREDICATES_FOR_A_SEGMENT.value
         if scans and short and len(segments) == 1:
             return replace(rest, layers=(*layers, Layer.of(segments[0], items)))
         return self._with_segments(rest, segments)
@@ -119,17 +128,17 @@ class SegmentSet:
             if text is not None and last[id] == i
         }
         ids = last.keys() if old is None else set(old)
-        segments = self.build(added, self.state) if len(added) > thresholds.changes_for_a_segment else []
+        segments = self.build(added, self.state) if len(added) > CHANGES_FOR_A_SEGMENT.value else []
         with self.lock:
             old_state = self.state.without(ids) if ids else self.state
             waiting = old_state.waiting if segments else {**old_state.waiting, **added}
             state = State(first + len(changes) - 1, old_state.layers, waiting)
             if segments:
                 state = self._with_segments(state, segments)
-            if len(state.waiting) > thresholds.changes_for_a_segment:  # so that no reader has much to do
+            if len(state.waiting) > CHANGES_FOR_A_SEGMENT.value:  # so that no reader has much to do
                 state = self._flush(state)
             self.state = state
-        if ids or segments or len(state.layers) > UNREAD * thresholds.most_small_segments:
+        if ids or segments or len(state.layers) > UNREAD * MOST_SMALL_SEGMENTS.value:
             self.upkeep.wake()
         if time.monotonic() - self._last_read < ACTIVE_READER_SECONDS:
             time.sleep(0)  # a thread that only adds would keep the interpreter from those that match, 5 ms at a time
@@ -184,7 +193,7 @@ class SegmentSet:
     @staticmethod
     def _scans(state: State, rows: int) -> bool:
         """Whether so many new rows are scanned: building an index takes longer than scanning a few rows."""
-        return rows <= thresholds.scanned_rows and any(len(x.segment) > thresholds.merged_at_once for x in state.layers)
+        return rows <= SCANNED_ROWS.value and any(len(x.segment) > MERGED_AT_ONCE.value for x in state.layers)
 
     # ---- merging ----
 
@@ -200,7 +209,7 @@ class SegmentSet:
         chosen: list[Layer] = []
         total = 0
         for layer in reversed(state.of_type(id_type)):
-            if layer.segment in self._merging or (chosen and len(layer) > thresholds.size_ratio * max(total, 1)):
+            if layer.segment in self._merging or (chosen and len(layer) > SIZE_RATIO.value * max(total, 1)):
                 break
             chosen.append(layer)
             total += len(layer)
@@ -208,23 +217,23 @@ class SegmentSet:
 
     def _merge_small(self, state: State, id_type: pa.DataType) -> State:
         tail = self._tail(state, id_type)
-        at_once = thresholds.merged_at_once
+        at_once = MERGED_AT_ONCE.value
         while len(tail) > 1 and sum(map(len, tail)) > (BUSY * at_once if self.upkeep.busy else at_once):
             del tail[0]
-        if len(tail) <= (1 if len(state) <= at_once else thresholds.most_small_segments):
+        if len(tail) <= (1 if len(state) <= at_once else MOST_SMALL_SEGMENTS.value):
             return state
         joined = _Joining(tail)
         return joined.put_into(state, joined.segment(partial(self._make, state=state, rows=joined.rows)))
 
     def _next_merge(self) -> Job | None:
         """What the background should merge; the lock is held."""
-        state, at_once = self.state, thresholds.merged_at_once
+        state, at_once = self.state, MERGED_AT_ONCE.value
         for id_type in ID_TYPES:
             chosen = self._tail(state, id_type)
             if len(chosen) < 2:  # or one of which most is gone
                 own = (x for x in state.of_type(id_type) if x.segment not in self._merging)
                 chosen = [x for x in own if x.gone.count > max(len(x), at_once)][:1]
-            if len(chosen) <= thresholds.small_segments and sum(len(x.segment) for x in chosen) <= at_once:
+            if len(chosen) <= SMALL_SEGMENTS.value and sum(len(x.segment) for x in chosen) <= at_once:
                 chosen = self._untidy(state, id_type)
             if chosen:
                 return partial(self._merge_apart, [x.segment for x in chosen])
@@ -236,7 +245,7 @@ class SegmentSet:
         rows = sum(len(x.segment) for x in own)
         extra = rows - max(map(len, own), default=0)
         now = time.monotonic()
-        if now < self._next_tidying or extra <= max(thresholds.merged_at_once, rows // 1000):
+        if now < self._next_tidying or extra <= max(MERGED_AT_ONCE.value, rows // 1000):
             return []
         self._next_tidying = now + MERGE_IDLE_FACTOR * self._a_row * rows
         return own
@@ -257,7 +266,7 @@ class SegmentSet:
                     self.state = joined.put_into(self.state, segment)
         finally:
             self._merging = frozenset()
-        if joined.rows > thresholds.merged_at_once:
+        if joined.rows > MERGED_AT_ONCE.value:
             self._a_row = (time.monotonic() - begin) / joined.rows
 
     def _next_plan(self) -> Job | None:

@@ -36,7 +36,7 @@ def validate_text(text: str, types: Types = NO_TYPES) -> bytes:
         problems = [problem_of(problem) for problem in error.problems]
         return orjson.dumps({"valid": False, "problems": problems, "warnings": [], "canonical": None, "attributes": []})
     named = sorted(attributes_of_event(tree))
-    told = [problem_of(problem) for problem in find_warnings(tree, text)]
+    told = [problem_of(problem) for problem in find_warnings(tree, text, types)]
     found = {"valid": True, "problems": [], "warnings": told, "canonical": to_sql(tree), "attributes": named}
     return orjson.dumps(found)
 

@@ -105,6 +105,8 @@ def refusal_of(error: Exception) -> Refusal:
         return Refusal("quota", text, more, {"Retry-After": "5"})
     if isinstance(error, KeyError):  # a destination, a delivery: of this tenant
         return Refusal("not-found", text) if isinstance(error, DibsError) else Refusal("internal", FAILED)
+    if isinstance(error, DibsError) and text.endswith("is closed"):  # the types of a tenant change just now
+        return Refusal("unavailable", "the tenant is being opened anew", {}, {"Retry-After": "1"})
     if isinstance(error, DibsError):
         return Refusal("argument", text)
     return Refusal("internal", FAILED)

@@ -97,6 +97,9 @@ A DESTINATION {"name", "kind": "webhook" | "stream" | "kafka", "target", "limit"
                                              data {"count"} when the reader is too slow. ?subscription= only those
     GET    /v1/stats                read     numbers of the tenant's matcher, its plan, load and latencies
     GET    /v1/whoami               any      {"tenant", "roles", "limits", "types": of attributes, as declared}
+    GET    /v1/types                read     -> {"types": {attribute: type}}
+    PUT    /v1/types                admin    {"types"} -> 200, the same. 409 (in-use) unless the tenant has neither
+                                             subscriptions nor documents: types say what these mean
     GET    /v1/audit                admin    ?limit ?before -> {"entries": [{"number", "time", "token", "action",
                                              "id", "status"}]}
     GET    /health                  nobody   200 {"status": "ok"}: the process answers
@@ -449,6 +452,17 @@ ROUTES: tuple[Route, ...] = (
     ),
     Route("GET", "/v1/stats", f"{ABOUT}:stats", "read", "Numbers, plan, load and latencies", answer=schemas.ANYTHING),
     Route("GET", "/v1/whoami", f"{ABOUT}:whoami", "any", "What the token may", answer=schemas.WHOAMI),
+    Route("GET", "/v1/types", f"{ABOUT}:types", "read", "The declared types of attributes", answer=schemas.TYPES),
+    Route(
+        "PUT",
+        "/v1/types",
+        f"{ABOUT}:put_types",
+        "admin",
+        "Declare types, while there are no subscriptions and no documents",
+        body=schemas.TYPES,
+        answer=schemas.TYPES,
+        changes=True,
+    ),
     Route(
         "GET",
         "/v1/audit",

@@ -161,6 +161,8 @@ DESTINATIONS = _object(("destinations",), destinations=_list(DESTINATION))
 REMOVED_DESTINATION = _object(("removed",), removed=DESTINATION)
 DEAD = _object(("dead", "next"), dead=_list(ANYTHING), next=_or_null(STRING))
 WHOAMI = _object(("tenant", "roles"), tenant=STRING, roles=_list(STRING), limits=ANYTHING, types=ANYTHING)
+DECLARED = {"type": "object", "additionalProperties": SHORT, "example": {"price": "number", "at": "timestamp"}}
+TYPES = _just(("types",), types=DECLARED)
 AUDIT = _object(("entries",), entries=_list(ANYTHING))
 STATUS = _object(("status",), status=STRING)
 PROBLEM = _object(("type", "title", "status", "detail"), type=STRING, title=STRING, status=COUNT, detail=STRING)

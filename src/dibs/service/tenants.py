@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
@@ -12,7 +13,7 @@ import orjson
 from dibs import engine
 from dibs.history.retention import Retain
 from dibs.history.stored import DurableHistory
-from dibs.language.types import check_types
+from dibs.language.types import Types, check_types
 from dibs.matcher import Matcher
 from dibs.service.counts import MatchCounts
 from dibs.service.database import Database
@@ -24,6 +25,7 @@ from dibs.service.recent import Past, RecentEvent, RecentEvents
 from dibs.service.settings import HISTORY, MAIN, Limits, Settings
 from dibs.service.slices import Pace
 from dibs.service.subscriptions import Subscriptions
+from dibs.storage.manifest import change_types, types_stamp
 from dibs.storage.store import is_durable
 
 
@@ -54,17 +56,58 @@ class Tenant:
         self, name: str, settings: Settings, limits: Limits, database: Database, pool: Executor, follows: bool
     ):
         self.name, self.limits, self.follows = name, limits, follows
+        self._settings, self._pool = settings, pool
+        self._declaring = threading.Lock()
+        self._types = types_stamp(settings.folder_of(name))  # before the matcher reads them
         self.rate = Rate(limits.rate / (settings.workers if follows else 1))
-        self.matcher = _open_matcher(settings, name, follows)
-        self.gatherer = Gatherer(self.matcher, pool, settings.gather_from)
         self.details = Details(database, name)
-        self.subscriptions = Subscriptions(self.matcher, self.details, limits)
+        self._take(_open_matcher(settings, name, follows))
         self.feed: LiveFeed[RecentEvent] = LiveFeed()
         self.recent = RecentEvents(settings.recent_events, settings.recent_bytes)
         self.counts = MatchCounts(database, name)
         self.pace = Pace()  # of matching many events
         if not follows:
             self.subscriptions.settle()
+
+    def _take(self, matcher: Matcher) -> None:
+        self.matcher = matcher
+        self.gatherer = Gatherer(matcher, self._pool, self._settings.gather_from)
+        self.subscriptions = Subscriptions(matcher, self.details, self.limits)
+
+    def declare(self, types: Types) -> None:
+        """Other types of attributes. They say what subscriptions and documents mean, so that only a tenant without any
+        may get others. Its matcher is another one then: who asks the old one just now is told to ask again."""
+        with self._declaring:
+            if types == check_types(self.matcher.types):
+                return
+            if self.name == MAIN and self._settings.types is not None:
+                raise Refusal("in-use", "the types of main are those that the service was started with (--types)")
+            self._check_empty()
+            self.matcher.compact()
+            folder = self._settings.folder_of(self.name)
+            self.matcher.close()
+            try:
+                with Matcher.open(folder) as matcher:  # what came in between is there
+                    is_empty = not matcher.stats()["segments"] and not len(matcher) and not len(matcher.history)
+                if is_empty:
+                    change_types(folder, types)
+            finally:
+                self._take(_open_matcher(self._settings, self.name, False))
+            self._check_empty()
+
+    def _check_empty(self) -> None:
+        subscriptions, documents = len(self.subscriptions), len(self.matcher.history)
+        if subscriptions or documents:
+            has = f"{subscriptions:,} subscriptions and {documents:,} documents in its history"
+            raise Refusal(
+                "in-use",
+                f"the tenant has {has}, and types say what these mean: export and remove them first, declare the types "
+                "and put them again, or declare the types for a new tenant",
+            )
+
+    def has_old_types(self) -> bool:
+        """Of one that follows: the writer has declared others."""
+        return self._types != types_stamp(self._settings.folder_of(self.name))
 
     @property
     def remembers(self) -> bool:
@@ -112,11 +155,12 @@ class Tenants:
 
     def find(self, name: str) -> Tenant | None:
         """If it is open."""
-        return self._open.get(name)
+        tenant = self._open.get(name)
+        return None if self._follows and tenant is not None and tenant.has_old_types() else tenant
 
     async def get(self, name: str) -> Tenant:
         """Opened if it is not. (A million subscriptions take seconds: others are answered meanwhile.)"""
-        tenant = self._open.get(name)
+        tenant = self.find(name)
         if tenant is not None:
             return tenant
         future = self._opening.get(name)

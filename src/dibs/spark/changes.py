@@ -20,12 +20,11 @@ from dibs.segments.layer import Layer
 from dibs.segments.segment import Segment, merge
 from dibs.segments.state import State
 from dibs.spark.access import Cuts, access_keys, reach_of, route, widen
-from dibs.spark.merging import due
+from dibs.spark.merging import SPARK_SEGMENT, due
 from dibs.spark.places import Place, place_of
 from dibs.spark.tasks import Job, compile_rows
 from dibs.storage import versions
 from dibs.storage.versions import Version, VersionSegment
-from dibs.thresholds import thresholds
 
 
 def apply_changes(
@@ -47,7 +46,7 @@ def apply_changes(
         options=old.options,
         weighted="weight" in table.column_names,
         text_ids=old.ids == "string",
-        rows_of_a_segment=thresholds.spark_segment,
+        rows_of_a_segment=SPARK_SEGMENT.value,
         cuts=_cuts(old),
         feed=True,
         unique_ids=True,

@@ -26,11 +26,10 @@ from dibs.language.normal_form import normal_form
 from dibs.language.sql import parse
 from dibs.matcher import Matcher, OnError
 from dibs.matches import Matches
-from dibs.plain import NeedsEngine, PlainMatching
+from dibs.plain import COLD_SUBSCRIPTIONS, NeedsEngine, PlainMatching
 from dibs.segments.segment import Choice
 from dibs.spark.tasks import advise
 from dibs.storage.versions import NUMBERS, STRINGS, TIMES, Version, add_kinds
-from dibs.thresholds import thresholds
 
 BITS = {Kind.NUMBER: NUMBERS, Kind.STRING: STRINGS, Kind.TIME: TIMES}
 A_LOOK = 0.5  # seconds between two looks whether the kernels are there
@@ -49,7 +48,7 @@ def read_texts(table: pa.Table, text_ids: bool, weighted: bool, on_error: OnErro
     """The subscriptions as texts, and what is known of them; None: they need kernels. Raises SubscriptionErrors. Begins
     to compile the kernels."""
     names = ["id", "expression", *(["weight"] if weighted else [])]
-    if len(table) > thresholds.cold_subscriptions or any(table[name].null_count for name in names):
+    if len(table) > COLD_SUBSCRIPTIONS.value or any(table[name].null_count for name in names):
         return None
     texts = tuple(zip(*(table[name].to_pylist() for name in names)))
     changes = Changes()

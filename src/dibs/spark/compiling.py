@@ -33,14 +33,16 @@ from dibs.language.types import Types
 from dibs.segments.segment import Choice
 from dibs.spark.access import Cuts, cuts_of, route, widen
 from dibs.spark.frames import Subscriptions, cores_of
-from dibs.spark.merging import due
+from dibs.spark.merging import SPARK_SEGMENT, due
 from dibs.spark.ordering import Ordering, clash
 from dibs.spark.places import Place
 from dibs.spark.shipping import in_worker
 from dibs.spark.tasks import Job
 from dibs.storage import versions
 from dibs.storage.versions import Version, VersionSegment
-from dibs.thresholds import thresholds
+from dibs.tuning import tuned
+
+SPARK_TASK = tuned("spark_task", 20_000, 10, "subscriptions", "that are worth a task of their own")
 
 SAMPLED = 50_000  # rows that the number of shards and their cuts are found from
 ROOMY = 2_000  # bytes that no subscription takes on average: so few rows need no sample
@@ -87,7 +89,7 @@ class Compiling:
             options=dict(choice.options) if self._old is None else self._old.options,
             weighted=table.weighted or (self._old is not None and self._old.weighted),
             text_ids=table.text_ids,
-            rows_of_a_segment=thresholds.spark_segment,
+            rows_of_a_segment=SPARK_SEGMENT.value,
             cuts=None,
             types=own,
             feed=feed,
@@ -168,7 +170,7 @@ class Compiling:
 
     def _build(self, sizes: list[int], job: Job) -> list[dict[str, Any]]:
         count, cores = sum(sizes), cores_of(self._session)
-        parts = max(min(cores, count // thresholds.spark_task), math.ceil(count / job.rows_of_a_segment), 1)
+        parts = max(min(cores, count // SPARK_TASK.value), math.ceil(count / job.rows_of_a_segment), 1)
         new = self._table.frame.withColumn("position", F.monotonically_increasing_id())
         if job.unique_ids:
             changed = self._beside_old(new, parts, job).mapInArrow(_task("find_changes", job), self._changed_schema)
@@ -188,7 +190,7 @@ class Compiling:
             number = self._session.range(0, len(self._old.segments), 1, len(self._old.segments))
             old = number.mapInArrow(_task("old_rows", job), _nullable(rows.select(*named).schema))
             rows = rows.unionByName(old, allowMissingColumns=True)
-            parts = max(parts, min(cores_of(self._session), self._old.subscriptions // thresholds.spark_task))
+            parts = max(parts, min(cores_of(self._session), self._old.subscriptions // SPARK_TASK.value))
         rows = rows.repartition(parts, "id")
         if self._ordering is None:
             return rows

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from dibs.segments.segment_set import SIZE_RATIO
 from dibs.storage.versions import VersionSegment
-from dibs.thresholds import thresholds
+from dibs.tuning import tuned
+
+SPARK_SEGMENT = tuned("spark_segment", 1_000_000, 40, "subscriptions", "of a segment that one task builds")
+SPARK_SMALL_SEGMENTS = tuned("spark_small_segments", 8, 1, "segments", "of a shard, small, that are not worth a merge")
 
 
 def count_small(sizes: Iterable[int], largest: int | None = None) -> int:
@@ -13,7 +17,7 @@ def count_small(sizes: Iterable[int], largest: int | None = None) -> int:
     newer ones together. So a row is copied some times, however many come. largest: how large the one may be."""
     total = count = 0
     for size in sizes:
-        if (count and size > thresholds.size_ratio * max(total, 1)) or (largest is not None and total + size > largest):
+        if (count and size > SIZE_RATIO.value * max(total, 1)) or (largest is not None and total + size > largest):
             break
         total += size
         count += 1
@@ -26,8 +30,8 @@ def due(segments: list[VersionSegment]) -> list[list[VersionSegment]]:
     groups = []
     for shard in sorted({s.shard for s in segments}):
         own = [s for s in segments if s.shard == shard]
-        small = count_small((s.rows - s.removed_rows for s in reversed(own)), thresholds.spark_segment)
-        if small > thresholds.spark_small_segments:
+        small = count_small((s.rows - s.removed_rows for s in reversed(own)), SPARK_SEGMENT.value)
+        if small > SPARK_SMALL_SEGMENTS.value:
             groups.append(own[len(own) - small :])
         else:
             groups += [[s] for s in own if s.removed_rows > s.rows - s.removed_rows]

@@ -47,7 +47,9 @@ from dibs.spark.tasks import Job, bad_rows, compile_rows, write_bad
 from dibs.spark.uses import Asked, count_kinds, count_uses
 from dibs.storage import store, versions
 from dibs.storage.versions import Version, VersionSegment
-from dibs.thresholds import thresholds
+from dibs.tuning import tuned
+
+SPARK_COLLECTED = tuned("spark_collected", 100_000, 5, "subscriptions", "compiled on the driver, not by a job")
 
 # Index files up to this size travel inside the job to workers that cannot see them. Spark Connect takes messages of
 # 128 MiB at most.
@@ -231,7 +233,7 @@ def _of_frame(
     name = hashlib.blake2b(repr((*about, *types.items(), *map(str, counted))).encode(), digest_size=16).hexdigest()
     place = _below(own_folder() if index_dir is None else index_dir, name)
     if not place.numbers():
-        if counted[0] > thresholds.spark_collected and (local or shared):
+        if counted[0] > SPARK_COLLECTED.value and (local or shared):
             compile(
                 subscriptions,
                 place.name,

@@ -25,7 +25,10 @@ from dibs.storage.catalog import Catalog
 from dibs.storage.catalog_changes import News
 from dibs.storage.manifest import Manifest, read_manifest
 from dibs.storage.snapshot import take_snapshot, take_version
-from dibs.thresholds import thresholds
+from dibs.tuning import tuned
+
+CHANGES_SINCE_BASE = tuned("changes_since_base", 10_000, 1, "changes", "of a stream before newer segments are taken")
+STEPS_SINCE_BASE = tuned("steps_since_base", 64, 1, "steps", "of such a snapshot before they are joined")
 
 TRIES = 20  # while the writer saves and trims
 
@@ -52,7 +55,7 @@ class DurableFolder:
         news = None if latest is None else self._catalog.news(latest.version)
         if latest is None or news is None or self._is_due(latest):
             latest, news = self._new_base()
-        if len(latest.steps) >= thresholds.steps_since_base:
+        if len(latest.steps) >= STEPS_SINCE_BASE.value:
             latest, news = self._join(latest)
         if news.version > latest.version:
             latest = replace(latest, steps=(*latest.steps, self._step(news)))
@@ -61,7 +64,7 @@ class DurableFolder:
 
     def _is_due(self, latest: Snapshot) -> bool:
         """Whether there are many changes since the base, and segments that have them."""
-        if latest.changes <= thresholds.changes_since_base:
+        if latest.changes <= CHANGES_SINCE_BASE.value:
             return False
         try:
             return read_manifest(self._folder).version > latest.base_version

@@ -34,7 +34,13 @@ from dibs.storage.catalog_rows import (
 from dibs.storage.catalog_schema import BY_ID, COLUMNS, CatalogState, LaterFormat, read_state
 from dibs.storage.documents import HistoryNews, read_news
 from dibs.storage.sqlite import ADVICE, Session, file_size
-from dibs.thresholds import thresholds
+from dibs.tuning import tuned
+
+CATALOG_INDEX_REBUILT = tuned(
+    "catalog_index_rebuilt", 1_000, 2, "subscriptions", "that are new, and as many as old ones, for a new index of ids"
+)
+# a million rows take 1.6 s to check
+CATALOG_CHECKED_BY_TWO = tuned("catalog_checked_by_two", 10_000_000, 0, "bytes", "of a catalog that two threads check")
 
 AT_ONCE = 100  # rows of one statement: SQLite allows 999 parameters at least
 OBJECTS = 10_000  # rows of which there are Python objects at a time
@@ -110,7 +116,7 @@ def put_new(connection: sqlite3.Connection, state: CatalogState, rows: NewRows) 
     versions = np.arange(state.version + 1, state.version + 1 + n)
     sums = checksums_of(rows_of_columns(*rows, versions, state.time), seed_of(state.identity))
     # To sort all ids once is quicker than to file each where it belongs.
-    sort = n >= max(state.subscriptions, thresholds.catalog_index_rebuilt)
+    sort = n >= max(state.subscriptions, CATALOG_INDEX_REBUILT.value)
     try:
         if sort:
             connection.execute("DROP INDEX by_id")
@@ -226,7 +232,7 @@ def verify(session: CatalogSession, whole: bool) -> CatalogState:
     """The state, after a look at everything if `whole`."""
     if not whole:
         return session.read(checking.check_head)
-    by_two = file_size(session.path) >= thresholds.catalog_checked_by_two
+    by_two = file_size(session.path) >= CATALOG_CHECKED_BY_TWO.value
     found = _verify_by_two(session) if by_two else None
     return found or session.read(checking.verify)
 

@@ -31,7 +31,9 @@ from dibs.storage.catalog_kernels import (
     read_numbers,
     split_into,
 )
-from dibs.thresholds import thresholds
+from dibs.tuning import tuned
+
+CATALOG_ROWS_READ = tuned("catalog_rows_read", 10_000, 2, "rows", "of the catalog that are read at once")
 
 SIGN, MASK = 1 << 63, (1 << 64) - 1
 
@@ -194,7 +196,7 @@ def _in_portions(
     connection: sqlite3.Connection, query: str, by: str, low: Any, last: Any
 ) -> Iterator[tuple[Any, Any, tuple[Any, ...]]]:
     """(low, high, what the query finds above low and up to high), until all was found."""
-    at_once = thresholds.catalog_rows_read
+    at_once = CATALOG_ROWS_READ.value
     bound = f"SELECT {by} FROM subscriptions WHERE {by} > ? ORDER BY {by} LIMIT 1 OFFSET ?"
     while low != last:
         ends = connection.execute(bound, (low, at_once - 1)).fetchall()

@@ -39,7 +39,7 @@ from dibs.segments.compile import compile_texts
 from dibs.segments.ids import Id
 from dibs.segments.layer import Layer
 from dibs.segments.segment import DEFAULT_WEIGHT, Segment, build, merge
-from dibs.segments.segment_set import SegmentSet
+from dibs.segments.segment_set import SCANNED_ROWS, SegmentSet
 from dibs.segments.state import State, Subscription, Waiting
 from dibs.segments.upkeep import Job
 from dibs.storage import store
@@ -50,7 +50,10 @@ from dibs.storage.manifest import HEAD, Manifest, StoredSegment, read_manifest, 
 from dibs.storage.older import OlderLanguage
 from dibs.storage.segment_files import SegmentFiles, check_ours
 from dibs.storage.writer_lock import WriterLock
-from dibs.thresholds import thresholds
+from dibs.tuning import tuned
+
+UNSAVED_CHANGES = tuned("unsaved_changes", 20_000, 3, "changes", "that are not in saved segments before they are saved")
+UNSAVED_ON_CLOSING = tuned("unsaved_on_closing", 1_000, 1, "changes", "the same on closing")
 
 TRIES = 20  # of a reader, while the writer swaps manifests
 
@@ -203,7 +206,7 @@ class Durable:
         settings = dict(layers.choice.settings) if manifest_index == layers.choice.name else {}
         segment, removed = self._files.load(stored, settings)
         self._unsaved |= segment.is_renewed
-        if not layers.choice.is_of(segment.index) and len(segment) > thresholds.scanned_rows:
+        if not layers.choice.is_of(segment.index) and len(segment) > SCANNED_ROWS.value:
             self._unsaved = True
             return Layer.of(merge([(segment, removed.find_kept())], layers.choice))
         return Layer(segment, removed)
@@ -244,7 +247,7 @@ class Durable:
         for _ in range(TRIES):
             version = layers.state.version
             news = self.catalog.news(version, change, end)
-            if news is not None and not (self.read_only and news.version - version > thresholds.unsaved_changes):
+            if news is not None and not (self.read_only and news.version - version > UNSAVED_CHANGES.value):
                 break
             # The log does not go back so far, or it is quicker to take the segments that the writer has saved.
             if not self._reload(layers) and news is not None:
@@ -300,7 +303,7 @@ class Durable:
     # ---- saving segments ----
 
     def _next_checkpoint(self, layers: SegmentSet) -> Job | None:
-        return (lambda: self.checkpoint(layers)) if self._behind(layers) > thresholds.unsaved_changes else None
+        return (lambda: self.checkpoint(layers)) if self._behind(layers) > UNSAVED_CHANGES.value else None
 
     def _behind(self, layers: SegmentSet) -> float:
         """How many changes are not in saved segments."""
@@ -334,7 +337,7 @@ class Durable:
         """Before closing. What cannot be saved now is in the catalog, so that is no reason to fail."""
         if self.read_only or os.getpid() != self._pid:
             return
-        if self._behind(layers) > thresholds.unsaved_on_closing:
+        if self._behind(layers) > UNSAVED_ON_CLOSING.value:
             try:
                 layers.upkeep.run(lambda: self.checkpoint(layers))
             except StorageError as e:

@@ -4,11 +4,13 @@ the new one; files that it does not name are leftovers of writers that were cut 
 Numbers of files only grow: a name is never used again, so a reader of an older manifest finds the file that it means,
 or none.
 
-The declared types of a durable folder are in a file of their own, written when the folder is made and never again.
+The declared types of a durable folder are in a file of their own, written when the folder is made, and again only while
+it holds nothing.
 """
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -90,6 +92,20 @@ def keep_types(folder: Path, given: Types | None, is_new: bool) -> Types:
             "import them into a new folder"
         )
     return found
+
+
+def change_types(folder: Path, types: Types) -> None:
+    """For the writer of a folder that has neither subscriptions nor documents, nor segments, while it is closed."""
+    write_file(folder / FILE, "types", {"types": dict(types)}, {})
+
+
+def types_stamp(folder: Path) -> tuple[int, int]:
+    """Another one when the types were changed."""
+    try:
+        found = os.stat(folder / FILE)
+    except FileNotFoundError:
+        return (0, 0)
+    return found.st_ino, found.st_mtime_ns
 
 
 def read_types(folder: Path) -> Types:

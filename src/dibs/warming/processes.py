@@ -145,7 +145,7 @@ def _run(parts: list[str], processes: int, count: _Count) -> None:
 
 def environment() -> dict[str, str]:
     """For a process that imports what this one does, and takes the usual paths."""
-    own = {name: value for name, value in os.environ.items() if name != "DIBS_THRESHOLDS"}
+    own = {name: value for name, value in os.environ.items() if name != "DIBS_TUNING"}
     return own | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
 
 

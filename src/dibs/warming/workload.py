@@ -3,8 +3,8 @@
 No list of kernels or of their types is kept. The last part, `life`, is what users do, so whatever it leaves uncompiled
 nobody needs (tests/test_warming.py looks for kernels that were never reached). It runs by itself in the end and finds
 most of its kernels compiled by the other parts, which begin at different stages of the pipeline, with input that was
-made without the stages before: so they can run at once. All of it runs with the thresholds as they are and at their
-smallest, which leads small input through all paths.
+made without the stages before: so they can run at once. All of it runs with numbers (dibs.tuning) as they are and at
+their smallest, which leads small input through all paths.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from dibs.matcher import Matcher
 from dibs.past.backtest import backtest
 from dibs.segments.compile import compile_forms, compile_mixed, compile_texts, form_of
 from dibs.segments.id_lists import COUNT, IDS, NUMBER, Frame
-from dibs.thresholds import smallest, using
+from dibs.tuning import smallest, using
 
 SIMPLE = [
     "model = 'iphone5s' AND color = 'silver' AND price <= 580",
@@ -59,6 +59,7 @@ GENERAL = [
     "ip_in(host, '10.0.0.0/8', '2001:db8::/32')",
     "geo_distance(lat, lon, 52.52, 13.4) < 5000",
     "geo_distance(lat, lon, lat, lon) < 5",
+    "exists(items, x -> x.price > 3) OR items[0].price < 2",
     "TRUE",
 ]
 TEXTS = [*SIMPLE, *GENERAL]
@@ -68,6 +69,7 @@ EVENT = {"model": "iphone5s", "color": "silver", "price": 550, "brand": "Apple",
 EVENTS: list[dict[str, Any]] = [
     EVENT,
     {"price": 5.75, "count": 2**53 + 1, "item": {"price": 2}, "note": "a new 3x", "lat": 52.53, "lon": 13.41},
+    {"items": [{"price": 2}, {"price": 5}]},
     {"host": "10.1.2.3", "day": date(2026, 2, 1), "at": datetime(2026, 1, 1), "size": 4, "color": "red"},
     {},
 ]

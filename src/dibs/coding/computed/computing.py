@@ -10,17 +10,22 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dibs.coding.arrange import writable
+from dibs.coding.computed.elements import compute_over_elements, over_elements
 from dibs.coding.computed.few import compute_few
 from dibs.coding.computed.naming import ComputedNames
-from dibs.coding.computed.program import Program, empty_column
-from dibs.coding.computed.program_layout import MOST_COMBINATIONS
+from dibs.coding.computed.program import Program, empty_column, program_of
+from dibs.coding.computed.program_layout import MOST_COMBINATIONS, Column
 from dibs.coding.computed.running import compute_rows, evaluate, fill_left, with_room
 from dibs.coding.computed.vectors import BOOLEAN, INTERVAL, NULL, NUMBER, STRING, TIME, Vector, empty, nulls
 from dibs.coding.values import EventValues, Strings, Unreadable, without_names
+from dibs.jit.scanning import PADDING
 from dibs.jit.undisturbed import bring
 from dibs.language.present import Instants, read_clock
+from dibs.language.scalars import Field
 from dibs.lazy import lazy
-from dibs.thresholds import thresholds
+from dibs.tuning import tuned
+
+FEW_COMPUTED = tuned("few_computed", 8, 0, "events", "whose computed values are made one by one, without columns")
 
 
 def compute(values: EventValues, names: ComputedNames, now: Instants = None) -> EventValues:
@@ -29,7 +34,7 @@ def compute(values: EventValues, names: ComputedNames, now: Instants = None) -> 
     values = without_names(values, names.is_computed)
     if names.present is not None:
         values = _with_present(values, names.present, read_clock() if now is None else now)
-    if values.events <= thresholds.few_computed:
+    if values.events <= FEW_COMPUTED.value:
         return compute_few(values, names)
     if names.by_events is not None:
         values = compute_few(values, names.by_events)
@@ -39,7 +44,10 @@ def compute(values: EventValues, names: ComputedNames, now: Instants = None) -> 
     scalars = zip(names.scalars, names.programs, names.codes, names.fields, names.field_codes)
     for scalar, program, code, fields, codes in scalars:
         event, rows, bad = columns.combine(codes)
-        if program is None:
+        over = over_elements(scalar) if program is None else None
+        if over is not None and over.parts:
+            event, result = compute_over_elements(scalar, over, columns, dict(zip(fields, rows)), event)
+        elif program is None:
             vectors = {field: columns.vector(own) for field, own in zip(fields, rows)}
             result = evaluate(scalar, vectors, len(event))
         else:
@@ -67,7 +75,7 @@ class FieldColumns:
     def __init__(self, values: EventValues, is_field: NDArray[np.bool_]):
         self.events = values.events
         n, s, t, b, u = values.numbers, values.strings, values.times, values.booleans, values.unreadable
-        picked = [np.flatnonzero(is_field[rows.name]) for rows in (n, s, t, b)]
+        picked = [np.flatnonzero(is_field[rows.name]) if len(rows.name) else rows.name for rows in (n, s, t, b)]
         size = sum(map(len, picked))
         cells = self.cells = empty_column(size)
         self._kernels: Any = bring("dibs.coding.computed.program_kernels")
@@ -160,6 +168,19 @@ class FieldColumns:
         return Vector(kind, cells.number[there], cells.integer[there], cells.whole[there] & ~missing, text)
 
     @lazy
+    def padded(self) -> NDArray[np.uint8]:
+        """The bytes of strings, behind which kernels may read."""
+        s = self._strings
+        return np.append(s.data[: s.offsets[-1]], np.zeros(PADDING, np.uint8))
+
+    def vector_of(self, column: Column) -> Vector:
+        """A column whose strings lie among the bytes."""
+        rows, program = len(column.kind), program_of(Field("x"), ["x"])
+        assert program is not None
+        found, _ = compute_rows(program, column, self.padded, len(self.padded), np.arange(rows).reshape(1, rows))
+        return found
+
+    @lazy
     def _texts(self) -> pa.Array:
         s = self._strings
         buffers = [None, pa.py_buffer(np.ascontiguousarray(s.offsets)), pa.py_buffer(np.ascontiguousarray(s.data))]
@@ -171,36 +192,70 @@ class FieldColumns:
 _Part = tuple[int, NDArray[np.int32], Vector, NDArray[np.int64]]
 
 
+class Added(NamedTuple):
+    """Room for results, as EventValues has numbers (value, rest), times and truths (integer)."""
+
+    event: NDArray[np.int32]
+    name: NDArray[np.int32]
+    value: NDArray[np.float64]
+    rest: NDArray[np.int16]
+    integer: NDArray[np.int64]
+
+
 def _append(values: EventValues, parts: list[_Part]) -> EventValues:
-    n, s, t, b, u = values.numbers, values.strings, values.times, values.booleans, values.unreadable
-    added: dict[str, list[tuple[Any, ...]]] = {"numbers": [], "times": [], "booleans": [], "unreadable": []}
-    texts = []
-    for code, event, vector, bad in parts:
-        if len(vector) == 1 and len(event) != 1:
-            vector = vector.take(np.zeros(len(event), np.int64))
-        for kind in np.flatnonzero(np.bincount(vector.kind, minlength=6)).tolist():
-            rows = np.flatnonzero(vector.kind == kind)
-            own = event[rows], np.full(len(rows), code, np.int32)
-            if kind == NUMBER:
-                added["numbers"].append((*own, *keys_of(vector, rows)))
-            elif kind == TIME:
-                added["times"].append((*own, vector.integer[rows]))
-            elif kind == BOOLEAN:
-                added["booleans"].append((*own, vector.integer[rows].astype(np.uint8)))
-            elif kind == STRING:
-                texts.append((*own, vector.text.take(pa.array(rows)).cast(pa.large_string())))
-            elif kind == INTERVAL:
-                added["unreadable"].append(own)
-        if len(bad):
-            added["unreadable"].append((bad.astype(np.int32), np.full(len(bad), code, np.int32)))
+    """With the results before what was there: computed names are the first in order."""
+    s = values.strings
+    parts = [(code, event, _spread(vector, len(event)), bad) for code, event, vector, bad in parts]
+    kinds = [np.bincount(vector.kind, minlength=NULL + 1) for _, _, vector, _ in parts]
+    kernels: Any = bring("dibs.coding.computed.result_kernels")
     made: dict[str, Any] = {}
-    before: dict[str, Any] = {"numbers": n, "times": t, "booleans": b, "unreadable": u}
-    for key, old in before.items():
-        if added[key]:
-            made[key] = type(old)(*map(np.concatenate, zip(old, *added[key])))
+    for key, kind in (("numbers", NUMBER), ("times", TIME), ("booleans", BOOLEAN)):
+        count = sum(int(own[kind]) for own in kinds)
+        if not count:
+            continue
+        old = getattr(values, key)
+        size = count + len(old.event)
+        added = Added(
+            np.empty(size, np.int32),
+            np.empty(size, np.int32),
+            np.empty(size if kind == NUMBER else 0, np.float64),
+            np.empty(size if kind == NUMBER else 0, np.int16),
+            np.empty(0 if kind == NUMBER else size, np.int64),
+        )
+        at = 0
+        for (code, event, vector, _), own in zip(parts, kinds):
+            if own[kind]:
+                numbers = NumberArrays(vector.number, vector.integer, vector.whole)
+                at = kernels.add_results(vector.kind, kind, numbers, event, code, added, at)
+        added.event[count:], added.name[count:] = old.event, old.name
+        if kind == NUMBER:
+            added.value[count:], added.rest[count:] = old.value, old.rest
+            made[key] = type(old)(added.event, added.name, added.value, added.rest)
+        else:
+            added.integer[count:] = old[2]
+            made[key] = type(old)(added.event, added.name, added.integer.astype(old[2].dtype, copy=False))
+    unknown = [(event[vector.kind == INTERVAL], code) for code, event, vector, _ in parts]
+    unknown += [(bad.astype(np.int32), code) for code, _, _, bad in parts]
+    unknown = [(event, code) for event, code in unknown if len(event)]
+    if unknown:
+        u = values.unreadable
+        names = [np.full(len(event), code, np.int32) for event, code in unknown]
+        made["unreadable"] = type(u)(
+            np.concatenate([u.event, *(event for event, _ in unknown)]), np.concatenate([u.name, *names])
+        )
+    texts = []
+    for (code, event, vector, _), own in zip(parts, kinds):
+        if own[STRING]:
+            rows = np.flatnonzero(vector.kind == STRING)
+            text = vector.text.take(pa.array(rows)).cast(pa.large_string())
+            texts.append((event[rows], np.full(len(rows), code, np.int32), text))
     if texts:
         made["strings"] = _append_texts(s, texts)
     return replace(values, **made) if made else values
+
+
+def _spread(vector: Vector, rows: int) -> Vector:
+    return vector if len(vector) == rows else vector.take(np.zeros(rows, np.int64))
 
 
 class NumberArrays(NamedTuple):
@@ -209,26 +264,26 @@ class NumberArrays(NamedTuple):
     whole: NDArray[np.bool_]
 
 
-def keys_of(vector: Vector, rows: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.int16]]:
+def keys_of(vector: Vector) -> tuple[NDArray[np.float64], NDArray[np.int16]]:
     """Numbers as EventValues has them."""
-    value, rest = np.empty(len(rows), np.float64), np.empty(len(rows), np.int16)
+    value, rest = np.empty(len(vector), np.float64), np.empty(len(vector), np.int16)
     numbers = NumberArrays(vector.number, vector.integer, vector.whole)
-    bring("dibs.coding.computed.result_kernels").fill_keys(numbers, rows, value, rest)
+    bring("dibs.coding.computed.result_kernels").fill_keys(numbers, value, rest)
     return value, rest
 
 
 def _append_texts(s: Strings, texts: list[tuple[Any, ...]]) -> Strings:
-    offsets, data, end = [s.offsets], [s.data[: s.offsets[-1]]], int(s.offsets[-1])
+    offsets, data, end = [], [], 0
     for *_, array in texts:
         _, own, content = array.buffers()
         places = np.frombuffer(own, np.int64, len(array) + 1, array.offset * 8)
-        offsets.append(places[1:] - places[0] + end)
+        offsets.append(places[:-1] - places[0] + end)
         if content is not None:
             data.append(np.frombuffer(content, np.uint8)[places[0] : places[-1]])
-        end = int(offsets[-1][-1]) if len(array) else end
+        end += int(places[-1] - places[0])
     return Strings(
-        np.concatenate([s.event, *(event for event, _, _ in texts)]),
-        np.concatenate([s.name, *(name for _, name, _ in texts)]),
-        np.concatenate(offsets),
-        np.concatenate(data),
+        np.concatenate([*(event for event, _, _ in texts), s.event]),
+        np.concatenate([*(name for _, name, _ in texts), s.name]),
+        np.concatenate([*offsets, s.offsets + end]),
+        np.concatenate([*data, s.data[: s.offsets[-1]]]),
     )

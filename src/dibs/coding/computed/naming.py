@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import orjson
 
+from dibs.coding.computed.elements import over_elements
 from dibs.coding.computed.program import Program, program_of
 from dibs.language.functions import FUNCTIONS
 from dibs.language.printer import EVERY, HAS_KEY, WHOLE
@@ -54,7 +55,7 @@ class ComputedNames:
         self.is_field = np.zeros(len(names), np.bool_)
         self.is_field[[code for some in self.field_codes for code in some]] = True
         self.is_whole = np.fromiter((name[:2] == WHOLE for name in names), np.bool_, len(names))
-        by_events = {name for name, scalar in zip(own, self.scalars) if sees_structure(scalar)}
+        by_events = {name for name, scalar in zip(own, self.scalars) if over_elements(scalar) is None}
         # What has no form over columns, and the rest.
         self.by_events: ComputedNames | None = None
         if by_events:

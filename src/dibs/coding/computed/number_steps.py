@@ -19,13 +19,17 @@ from dibs.coding.computed.program_layout import (
     BOOLEAN,
     CEIL,
     DIVIDE,
+    EXP,
     FLOOR,
     INTERVAL,
     LEFT,
+    LN,
+    LOG10,
     MULTIPLY,
     NEGATIVE,
     NULL,
     NUMBER,
+    POWER,
     QUOTIENT,
     ROUND,
     SIGN,
@@ -33,15 +37,25 @@ from dibs.coding.computed.program_layout import (
     STRING,
     SUBTRACT,
     TIME,
+    TO_DOUBLE,
+    TO_INTEGER,
 )
 from dibs.coding.domain import compare_bytes
 from dibs.jit.kernel import phase
+from dibs.jit.words import byte_at
 from dibs.language.time_kernels import read_time
 
 TWO_63 = 2.0**63
 LEAST, MOST = np.int64(-(2**63)), np.int64(2**63 - 1)
 FIRST, LAST = np.int64(-62_135_596_800_000_000), np.int64(253_402_300_799_999_999)  # the years 1 to 9999
 _FAR = 9.3e18  # beyond all integers of 64 bits, however a float64 is rounded
+_EXACT = 2.0**53
+_TENS = np.array([10.0**k for k in range(17)])  # exact
+_MOST_ROUNDED = 1e14  # a number of this many units, and half of one, has 15 digits: no two of these are one float64
+_MOST_DIGITS = 15  # of a decimal that is read here
+_SECOND = 1_000_000
+_BLANK, _DELETE, _PLUS, _MINUS, _POINT, _ZERO = 32, 127, 43, 45, 46, 48
+_LOG_OF_2 = math.log(2.0)
 
 
 @phase
@@ -313,3 +327,144 @@ def _transform_float(op, v, i):
             set_integer(v, i, LEAST if x < 0.0 else MOST)
         else:
             set_integer(v, i, np.int64(math.ceil(x)) if op == CEIL else np.int64(math.floor(x)))
+
+
+# ---- powers and digits ----
+
+
+@phase(inline=False)
+def raise_to(op, v, a, n):
+    """EXP, LN, LOG10, LOG2."""
+    for r in range(n):
+        i = a + r
+        if v.kind[i] != NUMBER:
+            v.kind[i] = NULL
+            continue
+        x = v.number[i]
+        if op == EXP:
+            set_float(v, i, math.exp(x))
+        elif x <= 0.0:
+            v.kind[i] = NULL
+        elif op == LN:
+            set_float(v, i, math.log(x))
+        elif op == LOG10:
+            set_float(v, i, math.log10(x))
+        else:
+            set_float(v, i, math.log(x) / _LOG_OF_2)
+
+
+@phase(inline=False)
+def combine_numbers(op, v, a, b, n, left):
+    """POWER, ROUND_TO."""
+    for r in range(n):
+        i, j = a + r, b + r
+        if v.kind[i] != NUMBER or v.kind[j] != NUMBER:
+            v.kind[i] = NULL
+        elif op == POWER:
+            x, y = v.number[i], v.number[j]
+            undefined = math.isnan(y) or (abs(x) == 1.0 and math.isinf(y))  # as in Java
+            set_float(v, i, math.nan if undefined else math.pow(x, y))
+        elif not v.whole[j]:
+            v.kind[i] = NULL
+        elif v.integer[j] < 0 or v.integer[j] > _MOST_DIGITS:
+            left[r] = True
+        elif not v.whole[i] and math.isfinite(v.number[i]):
+            left[r] |= _round_to(v, i, v.integer[j])
+
+
+@phase
+def _round_to(v, i, digits):
+    """Halves away from zero, of the shortest decimal that is the number. True: the plain form decides. Decimals are in
+    the order of the float64 next to each; and where that of a half is the number, the half is its shortest decimal."""
+    size = abs(v.number[i])
+    units = np.rint(size * _TENS[digits])
+    if not units < _MOST_ROUNDED:
+        return True
+    if size >= (10.0 * units + 5.0) / _TENS[digits + 1]:
+        units += 1.0
+    elif size < (10.0 * units - 5.0) / _TENS[digits + 1]:
+        units -= 1.0
+    found = units / _TENS[digits]
+    set_float(v, i, found if v.number[i] > 0.0 else -found)
+    return False
+
+
+# ---- casts ----
+
+
+@phase(inline=False)
+def cast_number(op, argument, v, a, n, left, data):
+    """TO_INTEGER (of so many bits), TO_DOUBLE, TO_BOOLEAN."""
+    for r in range(n):
+        i = a + r
+        kind = v.kind[i]
+        if kind == STRING:
+            if op in (TO_INTEGER, TO_DOUBLE):
+                left[r] |= _read_number(op, v, i, data)
+            else:
+                left[r] = True
+        elif kind == NUMBER:
+            _cast_number(op, v, i)
+        elif kind == BOOLEAN:
+            if op in (TO_INTEGER, TO_DOUBLE):
+                set_integer(v, i, v.integer[i])
+        elif kind == TIME and op == TO_INTEGER:
+            set_integer(v, i, v.integer[i] // _SECOND)
+        elif kind == TIME and op == TO_DOUBLE:
+            micros = np.float64(v.integer[i])
+            left[r] |= abs(micros) > _EXACT
+            set_float(v, i, micros / np.float64(_SECOND))
+        else:
+            v.kind[i] = NULL
+        if op == TO_INTEGER and v.kind[i] == NUMBER and argument < 64:
+            most = np.int64(1) << (argument - 1)
+            if v.integer[i] < -most or v.integer[i] >= most:
+                v.kind[i] = NULL
+
+
+@phase
+def _cast_number(op, v, i):
+    x = v.number[i]
+    if op == TO_DOUBLE:
+        set_float(v, i, x)
+    elif op != TO_INTEGER:
+        set_truth(v, i, x != 0.0)
+    elif not v.whole[i]:
+        if math.isfinite(x) and abs(x) < TWO_63:
+            set_integer(v, i, np.int64(x))
+        else:
+            v.kind[i] = NULL
+
+
+@phase
+def _read_number(op, v, i, data):
+    """A string of at most 15 digits, with a point perhaps. True: the plain form decides."""
+    at, end = v.start[i], v.end[i]
+    while at < end and (byte_at(data, at) <= _BLANK or byte_at(data, at) == _DELETE):
+        at += 1
+    while at < end and (byte_at(data, end - 1) <= _BLANK or byte_at(data, end - 1) == _DELETE):
+        end -= 1
+    negative = at < end and byte_at(data, at) == _MINUS
+    at += np.int64(at < end and (negative or byte_at(data, at) == _PLUS))
+    value, digits, fraction, has_point = np.int64(0), 0, np.int64(0), False
+    while at < end:
+        byte = np.int64(byte_at(data, at))
+        if byte == _POINT and not has_point and op == TO_DOUBLE:
+            has_point = True
+        elif byte < _ZERO or byte > _ZERO + 9:
+            return True
+        else:
+            value = 10 * value + byte - _ZERO
+            digits += 1
+            fraction += np.int64(has_point)
+            if digits > _MOST_DIGITS:
+                return True
+        at += 1
+    if digits == 0:
+        return True
+    if op == TO_INTEGER:
+        set_integer(v, i, -value if negative else value)
+    else:
+        near = np.float64(value) / _TENS[fraction]
+        set_float(v, i, -near if negative else near)
+    return False

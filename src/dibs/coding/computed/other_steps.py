@@ -1,10 +1,9 @@
-"""Steps of programs over truths, strings and times (program.py): see number_steps.py."""
+"""Steps of programs over truths and times (program.py): see number_steps.py."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from dibs.coding.computed.network_kernels import KEY, read_key
 from dibs.coding.computed.number_steps import (
     FIRST,
     LAST,
@@ -29,11 +28,10 @@ from dibs.coding.computed.program_layout import (
     FROM_EPOCH,
     GREATEST,
     INTERVAL,
-    IP_KEY,
     IS_NULL,
-    LENGTH,
-    LOWER,
+    LAST_DAY,
     MICROSECONDS,
+    MONTHS_LATER,
     NOT,
     NOW,
     NULL,
@@ -42,6 +40,7 @@ from dibs.coding.computed.program_layout import (
     SECOND,
     STRING,
     TIME,
+    TO_TIME,
     TODAY,
     TRUNCATE,
     UNIT_SIZES,
@@ -55,9 +54,8 @@ from dibs.language.time_kernels import days_of
 
 _UNITS = UNIT_SIZES
 _SECOND, _DAY = UNIT_SIZES[SECOND], UNIT_SIZES[DAY]
-_DIGITS = 20  # of an integer, with its sign
-_LONGEST = 4096  # bytes of a text that is put together here
-YEAR, QUARTER, MONTH, DAY_OF_MONTH, DAY_OF_WEEK, WEEKDAY, DAY_OF_YEAR, HOUR, MINUTE, SECONDS = range(10)
+YEAR, QUARTER, MONTH, DAY_OF_MONTH, DAY_OF_WEEK, WEEKDAY, DAY_OF_YEAR, WEEK_OF_YEAR, HOUR, MINUTE, SECONDS = range(11)
+_MOST_MONTHS = 200_000.0  # beyond all years that there are
 _ZERO, _MINUS, _T, _BLANK = 48, 45, 84, 32
 
 
@@ -152,98 +150,6 @@ def find_extreme(op, v, a, several, stride, n, data):
             copy_value(v, best, v, a + r)
 
 
-# ---- strings ----
-
-
-@phase(inline=False)
-def put_text(source, start, end, v, i, data, free):
-    """The bytes of a constant as a value. False: there is no room."""
-    if free[0] + end - start > len(data):
-        return False
-    v.kind[i], v.start[i] = STRING, free[0]
-    for k in range(start, end):
-        data[free[0] + k - start] = source[k]
-    free[0] += end - start
-    v.end[i] = free[0]
-    return True
-
-
-@phase(inline=False)
-def transform_text(op, v, a, n, left, data, free, groups):
-    """Functions of one string."""
-    for r in range(n):
-        i = a + r
-        if v.kind[i] != STRING:
-            v.kind[i] = NULL
-            continue
-        start, end = v.start[i], v.end[i]
-        if op == LENGTH:
-            size = np.int64(0)
-            for k in range(start, end):
-                size += np.int64((byte_at(data, k) & 0xC0) != 0x80)
-            set_integer(v, i, size)
-        elif op == IP_KEY:
-            if free[0] + KEY > len(data):
-                left[r] = True
-                continue
-            size = read_key(data, start, end, data, free[0], groups)
-            v.kind[i] = STRING if size > 0 else NULL
-            v.start[i], v.end[i] = free[0], free[0] + size
-            free[0] += size
-        else:
-            to, unusual = free[0], np.uint8(0)
-            if to + end - start > len(data):
-                left[r] = True
-                continue
-            first = np.uint8(65 if op == LOWER else 97)
-            for k in range(start, end):
-                byte = byte_at(data, k)
-                unusual |= byte
-                data[to + k - start] = byte ^ (np.uint8(32) if np.uint8(byte - first) < 26 else np.uint8(0))
-            left[r] |= unusual >= 128  # other letters have rules of their own
-            v.start[i], v.end[i] = to, to + end - start
-            free[0] = v.end[i]
-
-
-@phase(inline=False)
-def join_texts(v, a, b, n, left, data, free):
-    for r in range(n):
-        i, j, to = a + r, b + r, free[0]
-        if v.kind[i] != STRING or v.kind[j] != STRING:
-            v.kind[i] = NULL
-            continue
-        size = v.end[i] - v.start[i] + v.end[j] - v.start[j]
-        if size > _LONGEST or to + size > len(data):
-            left[r] = True
-            continue
-        at = to
-        for own in (i, j):
-            for k in range(v.start[own], v.end[own]):
-                data[at] = data[k]
-                at += 1
-        v.start[i], v.end[i], free[0] = to, at, at
-
-
-@phase(inline=False)
-def write_texts(v, a, n, left, data, free):
-    """Values as strings: whole numbers; strings are some already, and all else has rules of its own."""
-    for r in range(n):
-        i, to = a + r, free[0]
-        if v.kind[i] == NUMBER and v.whole[i] and to + _DIGITS <= len(data):
-            value, at = v.integer[i], to + _DIGITS
-            while at == to + _DIGITS or value != 0:
-                digit = value % 10 if value >= 0 else (10 - value % 10) % 10
-                at -= 1
-                data[at] = _ZERO + digit
-                value = (value - digit) // 10 if value >= 0 else -((-(value + digit)) // 10)
-            if v.integer[i] < 0:
-                at -= 1
-                data[at] = _MINUS
-            v.kind[i], v.start[i], v.end[i], free[0] = STRING, at, to + _DIGITS, to + _DIGITS
-        else:
-            left[r] |= v.kind[i] != NULL and v.kind[i] != STRING
-
-
 # ---- times ----
 
 
@@ -324,7 +230,10 @@ def take_part(part, v, a, n, left, data):
             set_integer(v, i, (days + 4) % 7 + 1)
         else:
             year, month, day = _date_of(days)
-            if part == DAY_OF_YEAR:
+            if part == WEEK_OF_YEAR:
+                thursday = days - (days + 3) % 7 + 3
+                day = (thursday - days_of(_date_of(thursday)[0], np.int64(1), np.int64(1))) // 7 + 1
+            elif part == DAY_OF_YEAR:
                 day = days - days_of(year, np.int64(1), np.int64(1)) + 1
             elif part != DAY_OF_MONTH:
                 day = year if part == YEAR else (month if part == MONTH else (month + 2) // 3)
@@ -421,3 +330,52 @@ def pass_days(op, argument, v, a, b, n, left, data):
             days = first // _DAY + argument * last if fits else LEAST
             fits = fits and FIRST // _DAY <= days <= LAST // _DAY
             set_moment(v, i, TIME if fits else NULL, days * _DAY if fits else LEAST)
+
+
+@phase(inline=False)
+def shift_months(op, argument, v, a, n, left, data):
+    """LAST_DAY, MONTHS_LATER (so many), TO_TIME."""
+    for r in range(n):
+        i = a + r
+        if op == TO_TIME and v.kind[i] == NUMBER:
+            _from_epoch(_SECOND, v, i)
+            continue
+        if op == LAST_DAY:
+            left[r] |= _read_day(v, i, data)
+        else:
+            read_as_time(v, i, data)
+        left[r] |= op == MONTHS_LATER and v.kind[i] == INTERVAL
+        if v.kind[i] != TIME:
+            v.kind[i] = NULL
+        elif op != TO_TIME:
+            _move_month(v, i, np.int64(argument), op == LAST_DAY)
+
+
+@phase(inline=False)
+def add_months(v, a, b, n, left, data):
+    for r in range(n):
+        i, j = a + r, b + r
+        left[r] |= _read_day(v, i, data)
+        if v.kind[i] != TIME or v.kind[j] != NUMBER or not (v.whole[j] and abs(v.number[j]) < _MOST_MONTHS):
+            v.kind[i] = NULL
+        else:
+            v.integer[i] = v.integer[i] // _DAY * _DAY if v.integer[i] >= FIRST else LEAST
+            _move_month(v, i, v.integer[j], False)
+
+
+@phase
+def _move_month(v, i, months, is_last):
+    """To the same day of another month, or to its last one."""
+    if not _is_within(v, i):
+        v.kind[i] = NULL
+        return
+    year, month, day = _date_of(v.integer[i] // _DAY)
+    passed = 12 * year + month - 1 + months
+    year, month = passed // 12, passed % 12 + 1
+    if year < 1 or year > 9999:
+        v.kind[i] = NULL
+        return
+    last = _days_in(year, month)
+    rest = np.int64(0) if is_last else v.integer[i] % _DAY
+    day = last if is_last else min(day, last)
+    v.integer[i] = days_of(year, month, day) * _DAY + rest

@@ -7,31 +7,33 @@ import numpy as np
 
 from dibs.coding.computed.distance_kernels import distance
 from dibs.coding.computed.number_steps import (
+    cast_number,
     combine_bits,
+    combine_numbers,
     compare,
     compute,
     copy_value,
     divide_whole,
     key_of,
     put_key,
+    raise_to,
     set_float,
     transform,
 )
 from dibs.coding.computed.other_steps import (
+    add_months,
     ask,
     choose,
     choose_one,
     find_extreme,
-    join_texts,
     join_truths,
     pass_days,
-    put_text,
     shift,
+    shift_months,
     take_part,
-    transform_text,
-    write_texts,
 )
 from dibs.coding.computed.program_layout import (
+    ADD_MONTHS,
     AND,
     BITS_NOT,
     BOOLEAN,
@@ -40,6 +42,7 @@ from dibs.coding.computed.program_layout import (
     CONCAT,
     DAYS_BETWEEN,
     DIVIDE,
+    EXP,
     FAILS,
     FIELD,
     GEO_DISTANCE,
@@ -52,23 +55,38 @@ from dibs.coding.computed.program_layout import (
     IS_NOT_NULL,
     LEAST,
     LEFT_OVER,
+    LIKE,
     LITERAL,
+    LOG2,
     LOW_OPEN,
     LOWER,
+    MONTHS_LATER,
     NOT,
     NULL,
     NULLIF,
     NUMBER,
     OR,
     QUOTIENT,
+    REVERSE,
     RIGHT,
+    ROUND_TO,
     SAME,
     STRING,
     TEXT_OF,
     TIME_PART,
+    TO_BOOLEAN,
     TRUNCATE,
     TRUTH,
     UNITS,
+)
+from dibs.coding.computed.text_steps import (
+    change_text,
+    compare_texts,
+    cut_texts,
+    join_texts,
+    put_text,
+    transform_text,
+    write_texts,
 )
 from dibs.jit.kernel import kernel, phase
 
@@ -143,6 +161,10 @@ def run(code, first, last, n, sources, machine):
             transform_text(op, v, top, n, left, data, machine.free, machine.groups)
         elif op == TEXT_OF:
             write_texts(v, top, n, left, data, machine.free)
+        elif op > ADD_MONTHS:
+            top = _run_texts(op, argument, v, top, stride, n, left, data, machine.free)
+        elif op >= EXP:
+            top = _run_others(op, argument, v, top, stride, n, left, data)
         elif op >= TIME_PART:
             take_part(op - TIME_PART, v, top, n, left, data)
         elif op >= DAYS_BETWEEN and op <= UNITS and op != TRUNCATE:
@@ -150,6 +172,38 @@ def run(code, first, last, n, sources, machine):
             pass_days(op, argument, v, top, top + stride, n, left, data)
         else:
             shift(op, argument, v, top, n, left, data)
+
+
+@phase(inline=False)
+def _run_texts(op, argument, v, top, stride, n, left, data, free):
+    """Steps from TRIM on; returns where the stack ends then."""
+    if op <= REVERSE:
+        change_text(op, argument, v, top, n, left, data, free)
+    elif op <= LIKE:
+        top -= stride
+        compare_texts(op, argument, v, top, top + stride, n, left, data)
+    else:
+        top -= 2 * stride
+        cut_texts(op, v, top, top + stride, top + 2 * stride, n, left, data, free)
+    return top
+
+
+@phase(inline=False)
+def _run_others(op, argument, v, top, stride, n, left, data):
+    """Steps behind the parts of times, up to ADD_MONTHS; returns where the stack ends then."""
+    if op <= LOG2:
+        raise_to(op, v, top, n)
+    elif op <= ROUND_TO:
+        top -= stride
+        combine_numbers(op, v, top, top + stride, n, left)
+    elif op <= TO_BOOLEAN:
+        cast_number(op, argument, v, top, n, left, data)
+    elif op <= MONTHS_LATER:
+        shift_months(op, argument, v, top, n, left, data)
+    else:
+        top -= stride
+        add_months(v, top, top + stride, n, left, data)
+    return top
 
 
 @phase(inline=False)

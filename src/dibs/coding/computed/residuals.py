@@ -5,9 +5,10 @@ are not computed for every event: in its row the test becomes a range on `price`
 the pairs of events and rows that come out are tested (verifying.py). So a row asks for no less than before, and no
 index knows of functions.
 
-A test is made last if fewer than `residual_mentions` predicates of the table ask for its value, if the row cannot hold
-without it, if every function in it gives NULL for NULL, and if there is something to find the row by: a range, or
-another predicate of the row. All others are computed for every event.
+A test is made last if fewer than `residual_mentions` predicates of the table ask for its value (with an equality beside
+them, as many as an event is likely to reach), if the row cannot hold without it, if every function in it gives NULL for
+NULL, and if there is something to find the row by: a range, or another predicate of the row. All others are computed
+for every event.
 
 Tests of one form differ in their numbers alone; these are columns:
 

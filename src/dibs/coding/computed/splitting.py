@@ -17,7 +17,11 @@ from dibs.language.expression import Kind
 from dibs.language.printer import CONDITION
 from dibs.language.scalars import is_computed
 from dibs.language.table import ACCEPT, REJECT, Facet, Op, PredicateTable
-from dibs.thresholds import thresholds
+from dibs.tuning import tuned
+
+RESIDUAL_MENTIONS = tuned(
+    "residual_mentions", 16, 1_000_000_000, "predicates", "of a segment on a value for every event to have it"
+)
 
 _ENDS = {
     Op.EQ: (True, True, False, False),  # whether there is a lower and an upper end, and whether each is open
@@ -49,10 +53,9 @@ class _TableTests:
         own = [a for a, (name, facet) in enumerate(table.attributes) if is_computed(name) and facet == Facet.VALUE]
         if not own:
             return
-        mentions = np.bincount(table.attribute, minlength=len(table.attributes))
-        is_rare = np.zeros(len(table.attributes), np.bool_)
-        is_rare[own] = mentions[own] < thresholds.residual_mentions
         self.row = np.repeat(np.arange(len(table)), np.diff(table.offsets))
+        is_rare = np.zeros(len(table.attributes), np.bool_)
+        is_rare[own] = self._askers(own) < RESIDUAL_MENTIONS.value
         predicates = np.flatnonzero(is_rare[table.attribute])
         is_range = self._are_ranges(predicates).tolist()
         good: dict[int, tuple[str, list[int | float]] | None] = {}
@@ -72,6 +75,25 @@ class _TableTests:
                 key = found[0], seen[place]
                 self.names.setdefault(key, table.attributes[a][0])
                 self.tests.setdefault(key, []).append((p, found[1]))
+
+    def _askers(self, own: list[int]) -> NDArray[np.float64]:
+        """How many rows would ask for each of these computed values in an event that has the other attributes: of rows
+        with an equality of as many constants as the table has for that attribute, as few."""
+        table = self.table
+        mentions = np.bincount(table.attribute, minlength=len(table.attributes))[own].astype(np.float64)
+        if (mentions < RESIDUAL_MENTIONS.value).all():
+            return mentions
+        is_other = np.ones(len(table.attributes), np.bool_)
+        is_other[own] = False
+        equal = np.flatnonzero((table.operator == Op.EQ) & is_other[table.attribute])
+        equal = equal[(equal < table.offsets[table.conjunctions]) & (np.diff(table.literal_offsets)[equal] > 0)]
+        attribute, literal = table.attribute[equal], table.literal_offsets[equal]
+        bits = table.number[literal].view(np.int64) ^ table.integer[literal]
+        _, first = np.unique(bits * len(table.attributes) + attribute, return_index=True)
+        constants = np.maximum(np.bincount(attribute[first], minlength=len(table.attributes)), 1)
+        share = np.ones(len(table))
+        np.minimum.at(share, self.row[equal], 1 / constants[attribute])
+        return np.bincount(table.attribute, share[self.row], len(table.attributes))[own].astype(np.float64)
 
     def _are_ranges(self, predicates: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Which predicates ask for the numbers between two ends, or for a truth."""

@@ -25,7 +25,10 @@ from dibs.coding.values import EventValues, Names, number_key
 from dibs.jit.undisturbed import bring
 from dibs.language.functions import evaluate as evaluate_plain
 from dibs.language.functions.plain import Plain
-from dibs.thresholds import thresholds
+from dibs.tuning import tuned
+
+RESIDUAL_ROWS = tuned("residual_rows", 1 << 18, 1, "combinations", "of values that are tested last at once")
+FEW_RESIDUALS = tuned("few_residuals", 16, 0, "pairs", "of a single event that are tested last one by one")
 
 Mask = NDArray[np.bool_]
 
@@ -81,7 +84,7 @@ class Verifier:
         ends = np.cumsum(several)
         while first < len(event):  # of so many combinations at a time that they need little room
             done = int(ends[first - 1]) if first else 0
-            last = max(int(np.searchsorted(ends, done + thresholds.residual_rows, side="right")), first + 1)
+            last = max(int(np.searchsorted(ends, done + RESIDUAL_ROWS.value, side="right")), first + 1)
             own = slice(first, last)
             pair = np.repeat(np.arange(last - first), several[own])
             number = np.arange(len(pair)) - np.repeat(np.cumsum(several[own]) - several[own], several[own])
@@ -143,7 +146,7 @@ def _lie_within(tests: Residuals, value: Vector, test: NDArray[np.int64]) -> Mas
         value = value.take(np.zeros(len(test), np.int64))
     flags = tests.flags[test]
     is_truth = (flags & TRUTH) != 0
-    key, rest = keys_of(value, np.arange(len(value)))
+    key, rest = keys_of(value)
     low, low_rest, high, high_rest = (x[test] for x in (tests.low, tests.low_rest, tests.high, tests.high_rest))
     above = (key > low) | ((key == low) & ((rest > low_rest) | ((rest == low_rest) & ((flags & LOW_OPEN) == 0))))
     below = (key < high) | ((key == high) & ((rest < high_rest) | ((rest == high_rest) & ((flags & HIGH_OPEN) == 0))))
@@ -191,7 +194,7 @@ def _test_event(tests: Residuals, form: int, values: list[list[Plain]], test: ND
         for i in np.flatnonzero(result == LEFT_OVER).tolist():
             holds[i] = _holds(tests, form, values, int(test[i]))
         return holds
-    if len(test) > thresholds.few_residuals and all(len(own) == 1 for own in values):
+    if len(test) > FEW_RESIDUALS.value and all(len(own) == 1 for own in values):
         vectors = {field: of_plain(own) for field, own in zip(made.fields, values)}
         value = evaluate(made.scalar, vectors | tests.values_at(form, test), len(test))
         return _lie_within(tests, value, tests.offsets[form] + test)

@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterable, Mapping
 import pyarrow as pa
 
 from dibs.arguments import check_on_error, check_text, is_several
+from dibs.coding.arrange import FEW_EVENTS
 from dibs.coding.computed import compute
 from dibs.coding.events.arrow import read_arrow
 from dibs.coding.events.declared import convert
@@ -27,7 +28,6 @@ from dibs.coding.values import EventValues
 from dibs.errors import EventError
 from dibs.language.present import Instants, Present
 from dibs.language.types import NO_TYPES, Types
-from dibs.thresholds import thresholds
 
 __all__ = ["WantedNames", "read_events"]
 
@@ -74,11 +74,11 @@ def _read(events: object, wanted: WantedNames, attributes: str | None, on_error:
     if isinstance(events, (bytes, bytearray, memoryview, str)):
         content = json_content(events)
         # The kernels have so much space to prepare that very few lines are dicts in less time.
-        if wanted.raw is None and has_lines(content, thresholds.few_events):
+        if wanted.raw is None and has_lines(content, FEW_EVENTS.value):
             return read_json_lines(content, wanted, on_error, attributes)
         rows: Iterable[object] = json_lines(content)
     elif isinstance(events, JsonTexts):
-        if wanted.raw is None and len(events) > thresholds.few_events:
+        if wanted.raw is None and len(events) > FEW_EVENTS.value:
             return read_json_texts(events.texts, wanted, on_error, attributes)
         rows = events
     elif isinstance(events, Mapping):

@@ -15,7 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dibs.arrays import to_numpy
-from dibs.coding.arrange import Arranged
+from dibs.coding.arrange import LONGEST_EVENT, Arranged
 from dibs.coding.events.arrow_values import text_buffers
 from dibs.coding.events.dicts import read_dicts
 from dibs.coding.events.json import attributes_of, json_line, json_text
@@ -28,7 +28,9 @@ from dibs.coding.values import ArrangedValues, Booleans, EventProblem, EventValu
 from dibs.errors import EventError
 from dibs.jit.memory import fresh
 from dibs.jit.scanning import PADDING
-from dibs.thresholds import thresholds
+from dibs.tuning import tuned
+
+JSON_BLOCK = tuned("json_block", 1 << 19, 16, "bytes", "of JSON text that are read at once")
 
 _NO_NAMES = WantedNames(())
 
@@ -76,7 +78,7 @@ def _blocks_of_lines(content: bytes) -> Iterator[EventTexts]:
     at, first = len(BYTE_ORDER_MARK) if content.startswith(BYTE_ORDER_MARK) else 0, 1
     block = _Block()
     while at < len(content):
-        end = at + thresholds.json_block
+        end = at + JSON_BLOCK.value
         if end < len(content):
             cut = content.rfind(b"\n", at, end)
             if cut < 0:
@@ -137,8 +139,8 @@ def _blocks_of_column(chunk: pa.Array) -> Iterator[EventTexts]:
     null = to_numpy(chunk.is_null()) if chunk.null_count else None
     block, first = _Block(), 0
     while first < len(chunk):
-        last = int(np.searchsorted(offsets, offsets[first] + thresholds.json_block, side="right")) - 1
-        last = min(max(last, first + 1), first + thresholds.json_block, len(chunk))
+        last = int(np.searchsorted(offsets, offsets[first] + JSON_BLOCK.value, side="right")) - 1
+        last = min(max(last, first + 1), first + JSON_BLOCK.value, len(chunk))
         start, end = offsets[first:last] - offsets[first], offsets[first + 1 : last + 1] - offsets[first]
         if null is not None:
             end = np.where(null[first:last], -1, end)
@@ -158,7 +160,7 @@ class _Reader:
         self.in_order = True
         self.others: list[tuple[NDArray[np.int32], EventValues]] = []  # read one by one, and which events they are
         self._work = Work.room(len(wanted.paths.nodes))
-        self._order = Order.room(thresholds.longest_event)
+        self._order = Order.room(LONGEST_EVENT.value)
         self._found = Found.room(0)
         none = np.zeros(0, np.int32)
         self._batch = LaneBatch(

@@ -24,6 +24,7 @@ from dibs.language.expression import Kind
 from dibs.language.printer import EVERY, HAS_KEY, WHOLE
 from dibs.language.scalars import is_raw, split_mark
 
+_PLAIN = {str, bool, int, float}
 _ARRAYS = (list, tuple, set, frozenset, np.ndarray)
 RawValue = str | bool | UnreadableValue | None  # None: a Range is in it, so that nothing is known
 
@@ -67,6 +68,9 @@ class RawNames:
 
     def find_paths(self, event: Mapping[Any, Any]) -> Iterator[tuple[int, RawValue]]:
         for path, code in self.wholes:
+            if type(event) is dict and "." not in path and (text := _plain_text(event.get(path))):
+                yield code, text
+                continue
             try:
                 if found := find_at(event, path, 0):
                     yield code, orjson.dumps(joined_json(found)).decode()
@@ -157,6 +161,23 @@ def take_strings(value: Any, depth: int, found: list[str]) -> None:
 
 
 # ---- texts ----
+
+
+def _plain_text(value: Any) -> str | None:
+    """Of a list of plain values, or of dicts of such; None: somebody else must look, as orjson takes more than events
+    may hold, and writes null for NaN."""
+    if type(value) is not list or not _are_plain(value):
+        return None
+    try:
+        text = orjson.dumps(value)
+    except TypeError:
+        return None
+    return None if b"null" in text or b"\\" in text else text.decode()
+
+
+def _are_plain(values: list[Any]) -> bool:
+    kinds = set(map(type, values))
+    return kinds <= _PLAIN or (kinds == {dict} and all(_PLAIN.issuperset(map(type, each.values())) for each in values))
 
 
 def _as_json(value: Any, depth: int) -> Any:

@@ -22,7 +22,9 @@ from dibs.jit.kernel import kernel
 from dibs.language.scalars import PRESENT, is_computed, is_raw
 from dibs.language.types import Types
 from dibs.lazy import lazy
-from dibs.thresholds import thresholds
+from dibs.tuning import tuned
+
+NAMES_IN_ORDER = tuned("names_in_order", 10_000, 0, "names", "of attributes; new ones among fewer are put in order")
 
 # Codes of paths that have no number.
 SKIP = -1  # neither wanted nor on the way to a wanted attribute
@@ -61,7 +63,7 @@ class WantedNames:
         new = sorted(name for name in with_fields(names) if name not in self.codes)
         first = len(self._sorted.names)
         behind = len(self.names) + len(new) - first
-        if first <= thresholds.names_in_order or behind > max(first // 8, 1):
+        if first <= NAMES_IN_ORDER.value or behind > max(first // 8, 1):
             return None
         with self._lock:
             if self._extended:

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from dibs.coding.arrange import writable
 from dibs.coding.domain import Domains
 from dibs.coding.patterns.filter_kernels import build_filter, number_texts
-from dibs.coding.patterns.groups import ANY, NO_NEWLINES, ONE, REGEX, PatternSpace
+from dibs.coding.patterns.groups import ANY, NO_NEWLINES, ONE, PATTERN_STEPS, REGEX, PatternSpace
 from dibs.coding.patterns.like_kernels import TOO_MUCH, YES, States, is_like_at_once, states_of
 from dibs.coding.patterns.place_kernels import are_like
 from dibs.coding.patterns.reading_kernels import read_patterns
@@ -35,7 +35,9 @@ from dibs.coding.patterns.span_kernels import distinct_strings, spans_of
 from dibs.coding.values import Strings
 from dibs.jit.groups import allocate
 from dibs.jit.pools import Pool
-from dibs.thresholds import thresholds
+from dibs.tuning import tuned
+
+PATTERNS_ALONE = tuned("patterns_alone", 16, 0, "patterns", "that may hold for a long string, each tried alone")
 
 _KEPT_TESTS = 256  # of LIKEs that are tried alone, for a batch of strings
 
@@ -100,7 +102,7 @@ class PatternSet:
     def find(self, offsets: NDArray[np.int64], data: NDArray[np.uint8]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
         """(ends, found): string i has the patterns found[ends[i]:ends[i + 1]], in any order."""
         taken = self._pool.take(pattern_work, len(self.programs.kind), len(self.filter.folded))
-        PatternSpace(*taken.space).allowed[0] = thresholds.pattern_steps
+        PatternSpace(*taken.space).allowed[0] = PATTERN_STEPS.value
         ends, found = search_strings(tuple(self.programs), tuple(self.filter), offsets, data, taken.space)
         self._pool.give(taken)
         if self.regexes or (len(found) and int(found.min()) < 0):
@@ -119,10 +121,10 @@ class PatternSet:
         more: list[tuple[int, int]] = []
         owner, doubts = owner[doubtful], ~found[doubtful].astype(np.int64)
         left = np.ones(len(owner), np.bool_)
-        for crowded in np.flatnonzero(np.bincount(owner) > thresholds.patterns_alone).tolist():
+        for crowded in np.flatnonzero(np.bincount(owner) > PATTERNS_ALONE.value).tolist():
             first, last = np.searchsorted(owner, [crowded, crowded + 1]).tolist()
             size = starts[crowded + 1] - starts[crowded]
-            if (last - first) * size >= thresholds.pattern_steps * FREE:
+            if (last - first) * size >= PATTERN_STEPS.value * FREE:
                 text = content[starts[crowded] : starts[crowded + 1]]
                 yes, left[first:last] = self._decide_together(text, doubts[first:last])
                 more += [(crowded, p) for p in yes]
@@ -166,7 +168,7 @@ class PatternSet:
         if self._numbered is None:
             self._numbered = number_texts(self.programs)
         taken = self._pool.take(pattern_work, len(self.programs.kind), len(self.filter.folded))
-        PatternSpace(*taken.space).allowed[0] = thresholds.pattern_steps
+        PatternSpace(*taken.space).allowed[0] = PATTERN_STEPS.value
         data = np.frombuffer(bytearray(text), np.uint8)
         result = are_like(self.programs, self._numbered, patterns, data, taken.space)
         self._pool.give(taken)

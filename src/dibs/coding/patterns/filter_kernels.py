@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 from dibs.coding.patterns.groups import REGEX, TEXT, Filter, PatternPieces
 from dibs.jit.kernel import kernel, phase
 from dibs.jit.words import equal_bytes
-from dibs.thresholds import thresholds
+from dibs.tuning import tuned
+
+AUTOMATA_ALONE = tuned("automata_alone", 16, 0, "expressions", "without a text of which each is tried in every string")
 
 MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 UPPER = np.uint64(0xFFFFFFFF00000000)
@@ -48,7 +50,7 @@ def build_filter(programs: PatternPieces) -> tuple[Filter, NDArray[np.int64]]:
     anchor_offsets = np.zeros(len(texts) + 1, np.int64)
     np.cumsum(np.bincount(rows[:, 0], minlength=len(texts)), out=anchor_offsets[1:])
     unknown = kind[alone] == REGEX
-    if np.count_nonzero(unknown) <= thresholds.automata_alone:  # more are faster in one pass of RE2
+    if np.count_nonzero(unknown) <= AUTOMATA_ALONE.value:  # more are faster in one pass of RE2
         unknown &= programs.automaton[alone] < 0
     grams, pairs, sizes, slots, entries = _file_pattern(text, texts)
     result = Filter(

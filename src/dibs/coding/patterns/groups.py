@@ -8,6 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dibs.jit.groups import Clean, Columns, Sized
+from dibs.tuning import tuned
+
+PATTERN_STEPS = tuned("pattern_steps", 64, 0, "bytes", "compared for each byte of a string before RE2 decides instead")
 
 # What a pattern is
 CONTAINS = 0  # [ANY, TEXT, ANY]: it matches wherever its text occurs
@@ -83,7 +86,7 @@ class PatternSpace(NamedTuple):
     place: Annotated[NDArray[np.int64], Sized(BLOCK)]  # positions of a block that are looked at,
     gram: Annotated[NDArray[np.uint64], Sized(BLOCK)]  # and the eight bytes that end there
     counters: Annotated[NDArray[np.int64], Clean(2)]  # STRINGS and SPENT
-    allowed: Annotated[NDArray[np.int64], Sized(1)]  # thresholds.pattern_steps
+    allowed: Annotated[NDArray[np.int64], Sized(1)]  # PATTERN_STEPS
 
 
 STRINGS = 0  # strings that were searched with this space so far

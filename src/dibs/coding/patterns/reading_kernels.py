@@ -14,7 +14,10 @@ from dibs.coding.patterns.automaton_kernels import read_automata
 from dibs.coding.patterns.groups import ANY, CONTAINS, LIKE, NO_NEWLINES, ONE, REGEX, TEXT, PatternPieces
 from dibs.coding.patterns.needs_kernels import DEEPEST, FOLDING, MOST, Runs, read_needs
 from dibs.jit.kernel import kernel, phase
-from dibs.thresholds import thresholds
+from dibs.tuning import tuned
+
+# 1.6 kB each; in RE2 20 kB
+PATTERN_AUTOMATA = tuned("pattern_automata", 1 << 14, 0, "expressions", "of an attribute that kernels verify, not RE2")
 
 # Bytes that are no plain characters; `{` and what closes brackets may be plain, which is left to RE2.
 _SPECIAL = np.zeros(256, np.bool_)
@@ -36,7 +39,7 @@ def read_patterns(starts: NDArray[np.int64], data: NDArray[np.uint8]) -> Pattern
     expressions = int(np.count_nonzero(kind == REGEX))
     if expressions > 1:  # again, as it is known now which texts many of them have
         end = _read_patterns(starts, data, kind, offsets, pieces, (text, frames, found, Runs(runs.counts, expressions)))
-    automaton, automata = read_automata(starts, data, np.flatnonzero(kind == REGEX), thresholds.pattern_automata)
+    automaton, automata = read_automata(starts, data, np.flatnonzero(kind == REGEX), PATTERN_AUTOMATA.value)
     return PatternPieces(kind, offsets, pieces[: offsets[n]].copy(), text[:end].copy(), automaton, automata)
 
 

@@ -22,7 +22,12 @@ from functools import lru_cache
 import re2
 
 from dibs.language.regex import LARGE_PROGRAM, options, program_size
-from dibs.thresholds import thresholds
+from dibs.tuning import tuned
+
+# one set of all kept the interpreter for 1 to 11 s; one of this size compiles in 0.1 s
+INSTRUCTIONS_OF_A_SET = tuned(
+    "instructions_of_a_set", 1 << 16, 1, "instructions", "of the expressions that RE2 matches in one pass"
+)
 
 SET_MEMORY = 8 << 20  # bytes of a set of no instructions
 AN_INSTRUCTION = 300  # bytes more for each: RE2 asks for room for twenty states of all of them
@@ -69,7 +74,7 @@ def _part(patterns: list[bytes]) -> list[list[bytes]]:
     size = 0
     for p in patterns:
         own = program_size(p)
-        if not parts or size + own > thresholds.instructions_of_a_set:
+        if not parts or size + own > INSTRUCTIONS_OF_A_SET.value:
             parts.append([])
             size = 0
         parts[-1].append(p)
@@ -86,7 +91,7 @@ class Group:
 
     @property
     def is_large(self) -> bool:
-        return 4 * self.size >= thresholds.instructions_of_a_set
+        return 4 * self.size >= INSTRUCTIONS_OF_A_SET.value
 
     def find(self, texts: Sequence[bytes]) -> Iterator[tuple[int, int]]:
         """(string, number) of each match."""

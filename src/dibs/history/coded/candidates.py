@@ -34,10 +34,12 @@ from dibs.language.joins import join_within, read_of_pair
 from dibs.language.pairing import NOW, name_in_pair
 from dibs.language.printer import PAIRED, YES, is_condition, is_paired
 from dibs.reference import truth_of
-from dibs.thresholds import thresholds
+from dibs.tuning import tuned
 
 if TYPE_CHECKING:
     from dibs.history.state import HistoryState
+
+DERIVED_AT_ONCE = tuned("derived_at_once", 1 << 20, 1, "answers", "to joins that are given by one call of the kernel")
 
 
 _ALL = 1 << 40
@@ -175,7 +177,7 @@ class PairedJoins:
         total = np.append(0, np.cumsum(counts))
         first = 0
         while first < len(events):
-            end = max(first + 1, int(np.searchsorted(total, total[first] + thresholds.derived_at_once, "right")) - 1)
+            end = max(first + 1, int(np.searchsorted(total, total[first] + DERIVED_AT_ONCE.value, "right")) - 1)
             offsets = total[first : end + 1] - total[first]
             asked.seen[:] = 0
             row = list_candidates(asked, events[first:end], part.number, offsets).astype(np.int64)

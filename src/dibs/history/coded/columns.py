@@ -25,9 +25,8 @@ from dibs.history.coded.layout import BOOLEAN, MISSING, NUMBER, SEVERAL, STRING,
 from dibs.jit.groups import Table
 from dibs.jit.hashing import slots_for
 from dibs.language.expression import Like, PairCompare, Predicate, RLike, StringTest, is_timed
-from dibs.language.like import like_regex
 from dibs.language.printer import JOIN
-from dibs.language.regex import compile_regex
+from dibs.language.regex import compile_regex, like_regex
 from dibs.language.time_kernels import read_times
 from dibs.lazy import lazy
 

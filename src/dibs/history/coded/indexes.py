@@ -19,10 +19,17 @@ from dibs.history.coded.index_kernels import count_entries, file_groups, make_en
 from dibs.history.coded.layout import INDEX, RUN, STRING, Documents, Groups, IndexEntries, Ranks, Run, Sorted
 from dibs.jit.groups import Table
 from dibs.jit.hashing import slots_for
-from dibs.thresholds import thresholds
+from dibs.tuning import tuned
 
 if TYPE_CHECKING:
     from dibs.history.coded.columns import Texts
+
+HISTORY_TAIL = tuned("history_tail", 64, 2, "documents", "of an ordered index that are not sorted in yet")
+# entries are a product of lengths: it overflowed 64 bits
+HISTORY_ENTRIES = tuned(
+    "history_entries", 64, 1, "entries", "of a document in an index for each of its values; one with more has none"
+)
+HISTORY_RANKED = tuned("history_ranked", 4_096, 1, "entries", "of a run, counted without a look at each document")
 
 
 class IndexKey(NamedTuple):
@@ -33,7 +40,7 @@ class IndexKey(NamedTuple):
 def needs_ranks(sorted: Sorted, first: int) -> bool:
     """Whether a long stretch may have documents before this one and others."""
     is_cut = sorted.oldest < first <= sorted.newest and not len(sorted.ranks.before)
-    return is_cut and len(sorted.run.row) >= thresholds.history_ranked
+    return is_cut and len(sorted.run.row) >= HISTORY_RANKED.value
 
 
 def _rank(sorted: Sorted) -> Sorted:
@@ -73,9 +80,9 @@ class Index:
 def grow_index(index: Index, docs: Documents, texts: Texts, size: int) -> Index:
     """With the documents up to `size`, if they have become many."""
     waiting = size - index.sorted
-    if waiting < thresholds.history_tail:
+    if waiting < HISTORY_TAIL.value:
         return index
-    most = thresholds.history_entries
+    most = HISTORY_ENTRIES.value
     room, wide_room = count_entries(docs, index.columns, index.sorted, size, most)
     groups, written = _with_room(index, room)
     bounds = (index.sorted, size, room, wide_room, most)

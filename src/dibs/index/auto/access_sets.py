@@ -35,7 +35,9 @@ from numpy.typing import NDArray
 from dibs.coding.clauses import Clauses, runs
 from dibs.jit.kernel import kernel, phase
 from dibs.language.table import ACCEPT, REJECT
-from dibs.thresholds import thresholds
+from dibs.tuning import tuned
+
+TESTS_OF_AN_ENTRY = tuned("tests_of_an_entry", 12, 1, "tests", "of an entry; more would hardly sort out more")
 
 NOWHERE = np.inf  # the cost of what has no access set
 LEAF, BOTH, EITHER, WHOLE = range(4)  # a predicate, AND, OR, a range that cannot be cut
@@ -77,7 +79,7 @@ def access_sets(
     share: how likely each predicate of the clauses holds."""
     c = clauses
     own = Programs(c.offsets, c.lo, c.hi, c.on_true, c.on_false, c.offsets[c.conjunctions], share)
-    found, *columns = _access_sets(programs, own, thresholds.tests_of_an_entry)
+    found, *columns = _access_sets(programs, own, TESTS_OF_AN_ENTRY.value)
     return found, Entries(*columns)
 
 

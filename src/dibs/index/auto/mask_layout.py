@@ -19,7 +19,7 @@ ENTRY = 8
 
 
 class Sizes(NamedTuple):
-    """Where another way begins (see dibs.thresholds)."""
+    """Where another way begins (see dibs.tuning)."""
 
     chunk: int  # survivors collected at once: at least 2
     most_spans: int  # a predicate of more spans is tested value by value

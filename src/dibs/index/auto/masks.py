@@ -69,7 +69,18 @@ from dibs.index.groups import NEXT_EVENT, OWN
 from dibs.jit.hashing import number_pairs
 from dibs.jit.pools import Pool, Space
 from dibs.jit.sorting import order_each
-from dibs.thresholds import thresholds
+from dibs.tuning import tuned
+
+# dense CNF: a third of the time when whole blocks run through programs
+FEW_SURVIVORS = tuned("few_survivors", 8.0, 1e9, "events", "of a block that pass a program's entries, to use these")
+NARROW_BLOCKS = tuned("narrow_blocks", 2, 0, "blocks", "of 64 events that are cheaper than a wider one")
+MIDDLE_BLOCKS = tuned("middle_blocks", 1, 0, "blocks", "of middle width that are cheaper than a wide one")
+SURVIVORS_AT_ONCE = tuned("survivors_at_once", 1_024, 2, "clauses", "of masks, collected before they are finished")
+MASK_SPANS = tuned("mask_spans", 16, 1, "spans", "of a predicate; one of more is tested value by value")
+RUN_ONE_BY_ONE = tuned(
+    "run_one_by_one", 8, 0, "events", "that pass an entry's tests and are run through its program singly"
+)
+TABULATED_CELLS = tuned("tabulated_cells", 4_096, 1, "cells", "of a domain that is tabulated; larger ones are searched")
 
 # Words of a mask, 64 events each: the length of the tuple is a constant to the compiler.
 WIDE = (0,) * 8
@@ -205,9 +216,8 @@ class Masks:
         if progress[OWN] == 0:
             progress[OWN] = len(_choose_width(last - int(progress[NEXT_EVENT])))
         lanes = WIDTHS[int(progress[OWN])]
-        t = thresholds
-        tabulated = cells_to_tabulate(t.tabulated_cells, self._most_predicates, len(WIDE) * WORD)
-        sizes = Sizes(t.survivors_at_once, t.mask_spans, t.run_one_by_one, t.tabulated_cells, tabulated)
+        tabulated = cells_to_tabulate(TABULATED_CELLS.value, self._most_predicates, len(WIDE) * WORD)
+        sizes = Sizes(SURVIVORS_AT_ONCE.value, MASK_SPANS.value, RUN_ONE_BY_ONE.value, TABULATED_CELLS.value, tabulated)
         pool = self._pools[len(lanes)]
         taken = pool.take(self._space, len(lanes))
         match_blocks(
@@ -236,9 +246,9 @@ class Masks:
 
 
 def _choose_width(events: int) -> tuple[int, ...]:
-    if events <= thresholds.narrow_blocks * WORD:
+    if events <= NARROW_BLOCKS.value * WORD:
         return NARROW
-    return MIDDLE if events <= thresholds.middle_blocks * len(MIDDLE) * WORD else WIDE
+    return MIDDLE if events <= MIDDLE_BLOCKS.value * len(MIDDLE) * WORD else WIDE
 
 
 def _few_survivors(entries: Entries, share: NDArray[np.float32], rows: int) -> NDArray[np.bool_]:
@@ -247,7 +257,7 @@ def _few_survivors(entries: Entries, share: NDArray[np.float32], rows: int) -> N
     passing = np.zeros(len(entries.tests) + 1)
     np.cumsum(np.log(np.maximum(share[entries.tests], 1e-9)), out=passing[1:])
     each = np.exp(passing[entries.test_start[1:]] - passing[entries.test_start[:-1]])
-    return np.bincount(entries.row, weights=each, minlength=rows) * len(WIDE) * WORD < thresholds.few_survivors
+    return np.bincount(entries.row, weights=each, minlength=rows) * len(WIDE) * WORD < FEW_SURVIVORS.value
 
 
 def _align_zeros(words: int) -> NDArray[np.uint64]:

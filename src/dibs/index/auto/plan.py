@@ -17,15 +17,27 @@ from numpy.typing import NDArray
 
 from dibs.coding.clauses import Clauses
 from dibs.index.auto.access_sets import Entries, access_sets
-from dibs.index.auto.masks import Masks
+from dibs.index.auto.masks import MASK_SPANS, TABULATED_CELLS, Masks
 from dibs.index.auto.records import Records
 from dibs.index.auto.shares import WHOLE, PredicateFiling, Shares, estimate, file_predicates, look_shares
 from dibs.index.auto.vector_costs import cost_groups
 from dibs.index.auto.vector_groups import Groups, find_groups
 from dibs.index.auto.vectors import Vectors
-from dibs.index.statistics import access_predicates, highest_cells
+from dibs.index.statistics import WORTH_PLANNING, access_predicates, highest_cells
 from dibs.jit.hashing import number_pairs
-from dibs.thresholds import thresholds
+from dibs.tuning import tuned
+
+# 60,000 equalities over 3,000 rare attributes: 0.95 to 0.36 us where values decide
+OFTEN = tuned("often", 0.01, 0.5, "share of events", "with the attribute from which on it is filed by its values")
+LOOK_COST = tuned("look_cost", 10.0, 10.0, "ns", "what an event pays for a look at a record; of very many, twice that")
+READ_COST = tuned("read_cost", 4.0, 4.0, "ns", "what it pays for a record read with all others of its attribute")
+VALUES_COST = tuned("values_cost", 25.0, 0.0, "ns", "what it pays for each of its values if records are by values")
+MASK_COST = tuned("mask_cost", 0.03, 0.8, "ns", "what an event of a batch pays for a clause that is a mask")
+FILL_COST = tuned("fill_cost", 0.02, 0.0, "ns", "what it pays for the mask of a distinct predicate")
+MASKS_COST = tuned("masks_cost", 30.0, 0.0, "ns", "what it pays for each of its values if there are masks at all")
+VECTORS_COST = tuned("vectors_cost", 5.0, 0.0, "ns", "what it pays for each of its values if there are vectors at all")
+PLAN_BYTES = tuned("plan_bytes", 128.0, 1e9, "bytes", "for each clause, predicate and span, unless no plan takes less")
+RECORD_ENTRIES = tuned("record_entries", 256, 1, "entries", "of a program that is worth as many records")
 
 EVERYWHERE = 1e9  # more than any share of events, and not infinite
 SAMPLED_PREDICATES = 500_000  # by which it is estimated how many are distinct
@@ -78,10 +90,8 @@ def _by_value(clauses: Clauses, shares: Shares, share: NDArray[np.float32], time
     filed = times * predicates * len(clauses) / max(len(clauses.attribute), 1)  # one predicate of each clause
     holding = np.bincount(clauses.attribute, weights=share, minlength=clauses.attributes)
     concerned = holding / np.maximum(shares.presence * predicates, 1e-9)  # of the clauses, by a value
-    spared = filed * (1.0 - np.minimum(concerned, 1.0)) * thresholds.read_cost
-    return (shares.presence >= thresholds.often) | (
-        spared > thresholds.values_cost + filed * concerned * thresholds.look_cost
-    )
+    spared = filed * (1.0 - np.minimum(concerned, 1.0)) * READ_COST.value
+    return (shares.presence >= OFTEN.value) | (spared > VALUES_COST.value + filed * concerned * LOOK_COST.value)
 
 
 def _sum_looks(
@@ -95,7 +105,7 @@ def _sum_looks(
         return looks
     count = np.bincount(entries.row, minlength=len(clauses))
     total = np.bincount(entries.row, weights=each[entries.access], minlength=len(clauses))
-    fit = np.flatnonzero((count > 0) & (count <= thresholds.record_entries))
+    fit = np.flatnonzero((count > 0) & (count <= RECORD_ENTRIES.value))
     looks[fit] = total[fit]
     return looks
 
@@ -187,7 +197,7 @@ def make_plan(
 def budget_of(clauses: Clauses) -> float:
     """The bytes that a plan may take: a clause, a predicate and a span of a list each stand for some text."""
     texts = len(clauses) + len(clauses.attribute) + int(np.where(clauses.hi < 0, -clauses.hi, 0).sum())
-    return thresholds.plan_bytes * texts + FIXED_BYTES
+    return PLAN_BYTES.value * texts + FIXED_BYTES
 
 
 def place(
@@ -210,23 +220,23 @@ def mask_cost_of(clauses: Clauses, highest: NDArray[np.int32]) -> float:
     have, too, span by span: more of them where the values of the block must be searched, or where so many masks do not
     fit into the caches."""
     if not len(clauses.attribute):
-        return thresholds.mask_cost
+        return MASK_COST.value
     step = 1 + len(clauses.attribute) // SAMPLED_PREDICATES
     attribute, lo, hi = (a[::step].astype(np.int64) for a in (clauses.attribute, clauses.lo, clauses.hi))
     _, distinct = number_pairs(attribute, (lo << 32) ^ hi)
-    spans = np.minimum(np.where(hi < 0, -hi, 1), thresholds.mask_spans)
+    spans = np.minimum(np.where(hi < 0, -hi, 1), MASK_SPANS.value)
     predicates = step * np.bincount(attribute[distinct], minlength=clauses.attributes)
-    is_searched = highest >= np.maximum(thresholds.tabulated_cells, predicates * STEPS_OF_A_SEARCH)
+    is_searched = highest >= np.maximum(TABULATED_CELLS.value, predicates * STEPS_OF_A_SEARCH)
     times = 1.0 + (SEARCHED - 1.0) * float(is_searched[attribute[distinct]].mean())
     if len(distinct) * step > FAR_MASKS:
         times *= 2.0
     of_clause = len(clauses.attribute) / len(clauses) * len(distinct) / len(attribute)
-    return thresholds.mask_cost + thresholds.fill_cost * times * of_clause * float(spans.mean())
+    return MASK_COST.value + FILL_COST.value * times * of_clause * float(spans.mean())
 
 
 def look_cost(clauses: float) -> float:
     """What a look at a record costs: of many clauses, hardly one is in the caches."""
-    return thresholds.look_cost * (1.0 + min(clauses / FAR_CLAUSES, 1.0))
+    return LOOK_COST.value * (1.0 + min(clauses / FAR_CLAUSES, 1.0))
 
 
 class GroupSums(NamedTuple):
@@ -284,12 +294,11 @@ def costs_of(filed: FiledClauses, placed: Placement, mask_cost: float, times: fl
 def _costs(
     filed: FiledClauses, sums: GroupSums, vectors: NDArray[np.bool_], mask_cost: float, times: float
 ) -> PartCosts:
-    t = thresholds
     looks, masks, by_value = sums.left(vectors)
     return PartCosts(
-        float(times * looks * look_cost(times * len(filed.looks)) + filed.values * t.values_cost * by_value),
-        float(times * masks * mask_cost + filed.values * t.masks_cost * (masks > 0)),
-        float(filed.group_cost[vectors].sum() + filed.values * t.vectors_cost * vectors.any()),
+        float(times * looks * look_cost(times * len(filed.looks)) + filed.values * VALUES_COST.value * by_value),
+        float(times * masks * mask_cost + filed.values * MASKS_COST.value * (masks > 0)),
+        float(filed.group_cost[vectors].sum() + filed.values * VECTORS_COST.value * vectors.any()),
     )
 
 
@@ -308,7 +317,7 @@ def is_worth_planning(sample: Clauses, plan: Plan, measured: Shares, fullness: f
     today = old._replace(looks=looks, values=new.values, group_cost=new.group_cost)
     now = costs_of(today, placed, cost, times).corrected(by)
     best = costs_of(new, choose_parts(new, cost, times, by), cost, times).corrected(by)
-    return now > thresholds.worth_planning * best
+    return now > WORTH_PLANNING.value * best
 
 
 def _make_records(

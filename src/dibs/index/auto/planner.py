@@ -33,11 +33,35 @@ from dibs.index.auto.records import Records
 from dibs.index.auto.shares import Shares, guess_shares, measure_shares
 from dibs.index.auto.singles import ForSingles, Sieve, can_be_sieved
 from dibs.index.auto.trials import time_parts, try_corrected, try_ways
+from dibs.index.auto.vector_groups import SAMPLED_CLAUSES
 from dibs.index.auto.vectors import Vectors
 from dibs.index.base import Pairs, Sink, in_parts, renumber
 from dibs.index.conjunctions import select
-from dibs.index.statistics import Presence, guess_presence, highest_cells, probabilities
-from dibs.thresholds import thresholds
+from dibs.index.statistics import (
+    ENOUGH_EVENTS,
+    LOOK_EVERY,
+    ONE_BY_ONE_EVENTS,
+    Presence,
+    guess_presence,
+    highest_cells,
+    probabilities,
+)
+from dibs.tuning import tuned
+
+# 40 shapes: above 1.1 times the best at 22 by estimates, at 4 by trials
+TRIED_CLAUSES = tuned("tried_clauses", 200_000, 0, "clauses", "of which several plans are tried; of more, only one")
+ONE_BY_ONE_CALLS = tuned(
+    "one_by_one_calls", 16, 0, "calls", "with few events before the clauses of the masks are filed for them"
+)
+ONE_BY_ONE_CLAUSES = tuned("one_by_one_clauses", 20_000, 1, "clauses", "of the masks that are worth filing for them")
+# filing 250 clauses takes 0.4 to 0.9 ms; so 64, not 256
+SINGLE_SCANNED = tuned("single_scanned", 64, 4, "clauses", "of the masks that are tested one by one for a single event")
+SINGLE_LEFT = tuned("single_left", 4_000, 1_000_000, "clauses", "of the masks that cannot be filed, tested one by one")
+SINGLE_FILED = tuned("single_filed", 20_000, 1_000_000, "clauses", "of masks, filed when the first single event comes")
+# a million sparse: match(dict) 31 to 33 us, 50 to 56 without a sieve
+SIEVED = tuned("sieved", 1_000, 0, "clauses", "of the records that are worth a sieve for single events")
+SIEVED_AT_ONCE = tuned("sieved_at_once", 100_000, 1_000_000_000, "clauses", "whose sieve is made at once, not beside")
+SIEVE_SHARE = tuned("sieve_share", 0.5, 1e9, "share of clauses", "that may pass a sieve for it to be worth it")
 
 DRIFTED = 0.25  # share of the attributes of events that are others than they were
 ASKED = 4  # times as many events as are enough, between two times that this is asked
@@ -75,15 +99,15 @@ class Auto:
         self._presence = Presence(clauses.attributes)
         self._guessed: NDArray[np.float64] | None = None
         self._sample: Clauses | None = None  # by which it is judged whether another plan would be better
-        self._until_look = thresholds.enough_events
-        self._look_every = thresholds.look_every
+        self._until_look = ENOUGH_EVENTS.value
+        self._look_every = LOOK_EVERY.value
         self._drift = Drift()
         self._settled = False  # the last look was not followed by another plan, nor by other events
         self._matched = self._alone = 0  # batches that were matched, and single events that others have matched
         self._tried = False  # the plan was measured
         self._highest: NDArray[np.int32] | None = None  # cells
         self._one_by_one: OneByOne | None = None
-        self._until_one_by_one = thresholds.one_by_one_calls
+        self._until_one_by_one = ONE_BY_ONE_CALLS.value
         self._sieve: tuple[Records | None, Sieve | None] = None, None  # of which records; None: not worth it
         self._for_singles: tuple[ForSingles | None, Any] = None, None  # and the parts that they are made of
         self.pending: Callable[[], None] | None = None  # see index.base.do_pending
@@ -100,7 +124,7 @@ class Auto:
         index = cls(clauses, Parts.of(plan), plan)
         index._grounds = GUESSED if presence is None else KNOWN
         index._observes = (
-            presence is None or len(clauses) >= thresholds.one_by_one_clauses
+            presence is None or len(clauses) >= ONE_BY_ONE_CLAUSES.value
         )  # a larger one does; a small one goes soon
         return index
 
@@ -124,7 +148,7 @@ class Auto:
 
     def presence(self) -> NDArray[np.float64]:
         """The share of events that have each attribute, as far as it is known: for other segments of the matcher."""
-        if self._presence.events >= thresholds.enough_events:
+        if self._presence.events >= ENOUGH_EVENTS.value:
             return self._presence.share()
         if self._plan is not None:
             return self._plan.shares.presence
@@ -140,7 +164,7 @@ class Auto:
     def match(self, events: CodedEvents, threads: int, sink: Sink | None = None) -> Pairs:
         records, masks, vectors = self._parts
         found = Pairs([], 0, 0)
-        if len(events) <= thresholds.one_by_one_events and masks.size >= thresholds.one_by_one_clauses:
+        if len(events) <= ONE_BY_ONE_EVENTS.value and masks.size >= ONE_BY_ONE_CLAUSES.value:
             few = self._for_few_events(masks)
             if few is not None:
                 masks = few.left
@@ -185,12 +209,12 @@ class Auto:
         if known is not None and filed == (records, masks, few, sieve):
             return known
         left = masks
-        if masks.size > thresholds.single_scanned:
-            if len(self._clauses) > thresholds.single_filed:
+        if masks.size > SINGLE_SCANNED.value:
+            if len(self._clauses) > SINGLE_FILED.value:
                 few = self._for_few_events(masks)
             elif few is None or few.masks is not masks:
                 few = self._one_by_one = self._file_masks(masks)
-            if few is None or few.left.size > thresholds.single_left:
+            if few is None or few.left.size > SINGLE_LEFT.value:
                 return None
             left = few.left
         else:
@@ -203,8 +227,8 @@ class Auto:
     def _sieve_of(self, records: Records) -> Sieve | None:
         """The sieve of these records, if it is worth it and there: of many it is made in the background."""
         known, sieve = self._sieve
-        if known is not records and records.size >= thresholds.sieved and can_be_sieved(records):
-            if records.size <= thresholds.sieved_at_once:
+        if known is not records and records.size >= SIEVED.value and can_be_sieved(records):
+            if records.size <= SIEVED_AT_ONCE.value:
                 self._make_sieve(records)
             elif self.pending is None:
                 self.pending = partial(self._make_sieve, records)
@@ -213,7 +237,7 @@ class Auto:
 
     def _make_sieve(self, records: Records) -> None:
         sieve = Sieve(records, self.presence())
-        self._sieve = records, sieve if sieve.share <= thresholds.sieve_share else None
+        self._sieve = records, sieve if sieve.share <= SIEVE_SHARE.value else None
 
     def _for_few_events(self, masks: Masks) -> OneByOne | None:
         """What is in these masks filed for single events, once that has been asked for often enough."""
@@ -222,7 +246,7 @@ class Auto:
             return few
         self._until_one_by_one -= 1
         if self._until_one_by_one < 0 and self.pending is None:
-            self._until_one_by_one = thresholds.one_by_one_calls
+            self._until_one_by_one = ONE_BY_ONE_CALLS.value
             self.pending = partial(self._file_one_by_one, masks)
         return None
 
@@ -251,7 +275,7 @@ class Auto:
             return
         self._settled = self._settled and not drifted
         self._until_look = self._look_every
-        self._look_every = min(2 * self._look_every, thresholds.look_every * SELDOM)  # a look costs milliseconds
+        self._look_every = min(2 * self._look_every, LOOK_EVERY.value * SELDOM)  # a look costs milliseconds
         self._drift.look(self._presence, drifted)
         if self.pending is None:
             self.pending = self._look_at_plan
@@ -265,7 +289,7 @@ class Auto:
             self._highest = highest_cells(self._clauses)
         shares = measure_shares(*self._presence.latest(), self._presence.share(), self._highest)
         if self._sample is None:
-            rows = np.linspace(0, len(self._clauses) - 1, min(len(self._clauses), thresholds.sampled_clauses))
+            rows = np.linspace(0, len(self._clauses) - 1, min(len(self._clauses), SAMPLED_CLAUSES.value))
             self._sample = self._clauses.take(rows.astype(np.int64))
         is_worth = is_worth_planning(self._sample, plan, shares, self._presence.fullness(), len(self._clauses))
         if is_worth or (self._is_to_be_tried() and not self._tried):
@@ -275,13 +299,13 @@ class Auto:
 
     def _is_to_be_tried(self) -> bool:
         """Plans are tried by batches. What single events pay (segments.single) is not what these would say."""
-        return thresholds.tried_clauses > 0 and self._matched > self._alone
+        return TRIED_CLAUSES.value > 0 and self._matched > self._alone
 
     def _plan_again(self, shares: Shares) -> None:
         highest, fullness, old = highest_cells(self._clauses), self._presence.fullness(), self._plan
         if old is not None and self._is_to_be_tried():
             batches = self._presence.batches()
-            tries = try_ways if len(self._clauses) <= thresholds.tried_clauses else try_corrected
+            tries = try_ways if len(self._clauses) <= TRIED_CLAUSES.value else try_corrected
             plan = tries(self._clauses, shares, highest, fullness, partial(time_parts, batches=batches), old)
             self._tried = True
         else:
@@ -294,7 +318,7 @@ class Auto:
             return
         self._parts = Parts.of(plan)
         self._one_by_one = None
-        self._look_every = thresholds.look_every
+        self._look_every = LOOK_EVERY.value
         self._drift = Drift()
         self._drift.look(self._presence)
         self._plans += 1
@@ -325,8 +349,8 @@ class Drift:
 
     def __init__(self) -> None:
         self._known: NDArray[np.float64] | None = None  # the shares of events with each attribute at the last look
-        self._every = self._until = thresholds.enough_events
-        self._until_asked = ASKED * thresholds.enough_events
+        self._every = self._until = ENOUGH_EVENTS.value
+        self._until_asked = ASKED * ENOUGH_EVENTS.value
 
     def is_there(self, seen: int, presence: Presence) -> bool:
         """seen: events since it was last asked."""
@@ -334,7 +358,7 @@ class Drift:
         self._until_asked -= seen
         if self._until > 0 or self._until_asked > 0 or self._known is None:
             return False
-        self._until_asked = ASKED * thresholds.enough_events
+        self._until_asked = ASKED * ENOUGH_EVENTS.value
         latest = presence.latest_share()
         return float(np.abs(latest - self._known).sum()) > DRIFTED * float(self._known.sum() + latest.sum())
 
@@ -343,7 +367,7 @@ class Drift:
         self._known = presence.latest_share()
         self._until = self._every
         if drifted:
-            self._every = min(2 * self._every, thresholds.enough_events * SELDOM)
+            self._every = min(2 * self._every, ENOUGH_EVENTS.value * SELDOM)
 
 
 class OneByOne:

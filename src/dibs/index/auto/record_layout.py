@@ -10,7 +10,11 @@ from numpy.typing import NDArray
 
 from dibs.index.kernels import Slots
 from dibs.jit.groups import Clean, Saved, Sized
-from dibs.thresholds import thresholds
+from dibs.tuning import tuned
+
+# bucket loads wait together; one by one they are four loads in a row
+BUCKETS_AT_ONCE = tuned("buckets_at_once", 64, 1, "buckets", "of events, listed before what stands in them is read")
+GUARDS_AT_ONCE = tuned("guards_at_once", 1_024, 1, "guards", "that hold before the records of their clauses are read")
 
 COARSE = 1 << 16  # coarse cells are below it
 SEVERAL = np.uint64(COARSE - 1)  # instead of the coarse cell of an attribute that has several, or a range: tests pass
@@ -78,4 +82,4 @@ class WorkSizes(NamedTuple):
 
     @classmethod
     def of(cls, attributes: int, rows: int, rungs: int) -> WorkSizes:
-        return cls(attributes, rows + 1, thresholds.guards_at_once, rungs + thresholds.buckets_at_once)
+        return cls(attributes, rows + 1, GUARDS_AT_ONCE.value, rungs + BUCKETS_AT_ONCE.value)

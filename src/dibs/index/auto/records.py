@@ -52,6 +52,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dibs.coding.arrange import FEW_EVENTS
 from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses
 from dibs.index.auto.access_sets import Entries
@@ -71,7 +72,11 @@ from dibs.index.base import Rate
 from dibs.index.groups import NEXT_EVENT, ClauseArrays
 from dibs.jit.groups import allocate, restore, saved_names
 from dibs.jit.pools import Pool, Space
-from dibs.thresholds import thresholds
+from dibs.tuning import tuned
+
+FEW_RECORDS = tuned("few_records", 50_000, 0, "clauses", "whose search for few events keeps the interpreter")
+RECORD_SPANS = tuned("record_spans", 8, 1, "spans", "of a predicate; one of more is tested by its hull and verified")
+COARSE_BITS = tuned("coarse_bits", 16, 3, "bits", "of a cell; one of more is tested by its first bits and verified")
 
 
 class Records:
@@ -139,7 +144,7 @@ class Records:
         known = np.full((len(rows), 2), -1)
         known[whole:] = list_known(access[whole:], level[whole:], chosen, own, shift)
         filed = Filed(rows, entry, level != WHOLE, known)
-        words, place = pack(filed, int(size.max(initial=0)), tests, own, share, shift, thresholds.record_spans)
+        words, place = pack(filed, int(size.max(initial=0)), tests, own, share, shift, RECORD_SPANS.value)
         larger = take_larger(access[whole:], level[whole:], own)
         ladder = make_ladder(attribute[whole:], level[whole:], larger, highest)
         by_value = FiledByValue(access[whole:], level[whole:], chosen, place[whole:-1])
@@ -170,7 +175,7 @@ class Records:
         """See index.base.in_parts."""
         taken = self._pool.take(_work_space, self._clauses, len(self.own.rung_end))
         # A short search keeps the interpreter (jit.interpreter).
-        few = last - progress[NEXT_EVENT] <= thresholds.few_events and self.size <= thresholds.few_records
+        few = last - progress[NEXT_EVENT] <= FEW_EVENTS.value and self.size <= FEW_RECORDS.value
         search = match_few if few else match
         search(
             events.points,
@@ -217,4 +222,4 @@ def _work_space(clauses: Clauses, rungs: int) -> Space:
 def _coarse_shifts(highest: NDArray[np.int32]) -> NDArray[np.uint8]:
     """By how many bits the cells of each attribute are shifted to fit, with room for "above" and "never"."""
     bits = np.ceil(np.log2(highest + 4.0)).astype(np.int64)
-    return np.maximum(bits - thresholds.coarse_bits, 0).astype(np.uint8)
+    return np.maximum(bits - COARSE_BITS.value, 0).astype(np.uint8)

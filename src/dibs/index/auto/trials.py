@@ -39,7 +39,7 @@ from dibs.index.auto.shares import Shares
 from dibs.index.auto.vector_groups import find_groups
 from dibs.index.auto.vectors import Vectors
 from dibs.index.base import in_parts
-from dibs.thresholds import thresholds
+from dibs.index.statistics import WORTH_PLANNING
 
 ROUNDS = 3
 LONG = 0.02  # seconds of one round of one part
@@ -97,7 +97,7 @@ def try_corrected(
     mask_cost = mask_cost_of(clauses, highest)
     placed = place(CHEAPEST, clauses, filed, mask_cost / fullness, current.factors)
     expected = costs_of(filed, placed, mask_cost / fullness, 1.0).corrected(current.factors)
-    if expected * thresholds.worth_planning > sum(current.measured or ()):
+    if expected * WORTH_PLANNING.value > sum(current.measured or ()):
         return current
     plan = make_plan(clauses, filed, placed, shares, highest, mask_cost, fullness, CHEAPEST, current.factors)
     plan = remember(plan, measure(plan))

@@ -13,7 +13,9 @@ from dibs.index.auto.vector_layout import LANES, LINE, MOST_SLOTS, WORD, VectorA
 from dibs.index.groups import ClauseArrays
 from dibs.index.spans import count_spans, hull_of, nth_span
 from dibs.jit.kernel import kernel, phase
-from dibs.thresholds import thresholds
+from dibs.tuning import tuned
+
+VECTOR_BYTES = tuned("vector_bytes", 32.0, 0.25, "bytes", "of vectors for a predicate; a list has 8 more for each span")
 
 SPAN_BYTES = 8  # of vectors, for each span of a list beyond the first
 
@@ -34,7 +36,7 @@ def make_segments(clauses: Clauses, of_row: NDArray[np.int32], highest: NDArray[
     cells = np.zeros(n + 1, np.int64)
     np.cumsum(np.where(predicates > 0, highest + 2, 0), out=cells[1:])
     mean = spans / np.maximum(predicates, 1)
-    most = np.maximum(WORD / 8 * (thresholds.vector_bytes + SPAN_BYTES * np.maximum(mean - 1, 0)), 1).astype(np.int64)
+    most = np.maximum(WORD / 8 * (VECTOR_BYTES.value + SPAN_BYTES * np.maximum(mean - 1, 0)), 1).astype(np.int64)
     of_cell, count, exact = _make_segments(own, of_row, cells, most)
     return Segments(of_cell, cells, count, exact)
 

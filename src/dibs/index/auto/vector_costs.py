@@ -12,7 +12,11 @@ from dibs.index.auto.vector_layout import LINE
 from dibs.index.groups import ClauseArrays
 from dibs.index.spans import count_spans
 from dibs.jit.kernel import kernel
-from dibs.thresholds import thresholds
+from dibs.tuning import tuned
+
+LINE_COST = tuned("line_cost", 2.5, 0.2, "ns", "what it pays for 512 clauses of a group of vectors, for each attribute")
+GROUP_COST = tuned("group_cost", 5.0, 1.0, "ns", "what it pays for a look at such a group, and for each of its vectors")
+VERIFY_COST = tuned("verify_cost", 15.0, 15.0, "ns", "what it pays for a clause that its vectors do not decide")
 
 NEAR_LINES = 1 << 13  # of an event's vectors: half a megabyte. More come from further away,
 FAR_TIMES = 3.0  # and so many times as slowly
@@ -40,9 +44,9 @@ def cost_groups(
     rarest = np.minimum.reduceat(present, groups.start[:-1])
     slots = np.diff(groups.start)
     lines = slots * np.ceil(times * groups.rows / LINE)
-    line_cost = thresholds.line_cost * np.where(lines > NEAR_LINES, FAR_TIMES, 1.0)
-    each = slots * thresholds.group_cost + lines * line_cost + times * left * verified * thresholds.verify_cost
-    return np.asarray(rarest * thresholds.group_cost + have_all * each)
+    line_cost = LINE_COST.value * np.where(lines > NEAR_LINES, FAR_TIMES, 1.0)
+    each = slots * GROUP_COST.value + lines * line_cost + times * left * verified * VERIFY_COST.value
+    return np.asarray(rarest * GROUP_COST.value + have_all * each)
 
 
 @kernel

@@ -16,7 +16,11 @@ from dibs.index.auto.vector_layout import MOST_SLOTS
 from dibs.index.groups import ClauseArrays
 from dibs.index.spans import hull_of
 from dibs.jit.kernel import kernel, phase
-from dibs.thresholds import thresholds
+from dibs.tuning import tuned
+
+SAMPLED_CLAUSES = tuned("sampled_clauses", 20_000, 10, "clauses", "by which that is judged")
+# at 512 a new segment's 257 clauses are masks: 30 us a single event instead of 4.5
+VECTOR_ROWS = tuned("vector_rows", 128, 1, "clauses", "over the same attributes that may be vectors")
 
 SEEN = 4  # rows of a group in the sample, at least, unless all rows are in it
 NONE = -1
@@ -41,11 +45,11 @@ def find_groups(clauses: Clauses, times: float = 1.0) -> Groups:
     """The groups of at least `vector_rows` rows, if each row stands for so many."""
     own, n = ClauseArrays.of(clauses), clauses.conjunctions
     none = Groups.none(len(clauses))
-    if n * times < thresholds.vector_rows:
+    if n * times < VECTOR_ROWS.value:
         return none
-    some = np.linspace(0, max(n - 1, 0), min(n, thresholds.sampled_clauses)).astype(np.int64)
+    some = np.linspace(0, max(n - 1, 0), min(n, SAMPLED_CLAUSES.value)).astype(np.int64)
     seen, count = np.unique(_signatures(own, some), return_counts=True)
-    fewest = thresholds.vector_rows / times
+    fewest = VECTOR_ROWS.value / times
     known = seen[(count >= (fewest if len(some) == n else max(SEEN, fewest * len(some) / n))) & (seen != 0)]
     if not len(known):
         return none

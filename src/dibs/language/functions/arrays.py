@@ -15,7 +15,7 @@ from dibs.language.functions import logic
 from dibs.language.functions.plain import Array, Moment, Object, Plain, is_integer
 from dibs.language.functions.table import Kinds, function, kind_of
 from dibs.language.functions.time_texts import read_moment
-from dibs.language.printer import HAS_KEY, WHOLE
+from dibs.language.printer import BOUND, HAS_KEY, WHOLE
 from dibs.language.scalars import Lambda, bound_fields_of
 
 MOST_TRIALS = 100_000  # of conditions on elements, in all combinations of an event's values; more is NULL
@@ -33,6 +33,9 @@ def values_in(value: Plain) -> Iterator[Plain]:
             yield from values_in(element)
     elif value is not None and not isinstance(value, Object):
         yield value
+
+
+_SINGLE = (int, str, float, bool)
 
 
 def at_path(value: Plain, path: str) -> list[Plain]:
@@ -184,11 +187,11 @@ class Trials:
             raise TooManyTrials
 
 
-Evaluate = Callable[[Any, Mapping[str, Plain]], Plain]
+Evaluate = Callable[[Mapping[str, Plain]], Plain]
 
 
 def try_elements(
-    quantifier: str, value: Plain, condition: Lambda, evaluate: Evaluate, fields: Mapping[str, Plain], trials: Trials
+    quantifier: str, value: Plain, condition: Lambda, truth_of: Evaluate, fields: Mapping[str, Plain], trials: Trials
 ) -> bool | None:
     """EXISTS or FORALL, in three-valued logic."""
     array = as_array(value)
@@ -198,7 +201,7 @@ def try_elements(
     names = _bound_fields(condition)
     result: bool | None = not decides
     for each in array.elements:
-        truth = _truth(each, condition, names, evaluate, fields, trials)
+        truth = _truth(each, names, truth_of, fields, trials)
         if truth is decides:
             return decides
         if truth is None:
@@ -208,20 +211,19 @@ def try_elements(
 
 def _truth(
     value: Plain,
-    condition: Lambda,
     names: list[tuple[str, str]],
-    evaluate: Evaluate,
+    truth_of: Evaluate,
     fields: Mapping[str, Plain],
     trials: Trials,
 ) -> bool | None:
     """Of one element. What has several values in it is tried with each of them, as attributes are: TRUE if one is."""
     given = [_given(value, name, path) for name, path in names]
     result: bool | None = None
-    own = dict(fields)
+    own = {**fields}
     for combination in itertools.product(*given):
         trials.take(1)
         own.update(zip((name for name, _ in names), combination))
-        truth = evaluate(condition.body, own)
+        truth = truth_of(own)
         if truth is True:
             return True
         if truth is False:
@@ -230,6 +232,8 @@ def _truth(
 
 
 def _given(value: Plain, name: str, path: str) -> list[Plain]:
+    if not path and type(value) in _SINGLE and name[:2] == BOUND:
+        return [value]
     if name[:2] == WHOLE:
         return [joined(at_path(value, path))]
     if name[:2] == HAS_KEY:

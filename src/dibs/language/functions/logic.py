@@ -9,10 +9,10 @@ from dibs.language.functions import texts
 from dibs.language.functions.plain import Array, Moment, Object, Plain, is_number, order_of
 from dibs.language.functions.table import Kinds, fitting, function, kind_of
 from dibs.language.functions.time_texts import read_moment
-from dibs.language.like import LikeError, like_regex
+from dibs.language.regex import LikeError, like_regex
 from dibs.language.scalars import Interval
 
-_OPERATORS = {
+OPERATORS = {
     "=": operator.eq,
     "<>": operator.ne,
     "<": operator.lt,
@@ -20,6 +20,9 @@ _OPERATORS = {
     ">": operator.gt,
     ">=": operator.ge,
 }
+
+
+_NUMBERS = (int, float)
 
 
 def comparable(a: Plain, b: Plain) -> tuple[Any, Any] | None:
@@ -39,9 +42,12 @@ def comparable(a: Plain, b: Plain) -> tuple[Any, Any] | None:
     return a, b
 
 
-def compare(sign: str, a: Plain, b: Plain) -> bool | None:
+def compare(sign: str, a: Any, b: Any) -> bool | None:
+    kind, other = type(a), type(b)
+    if kind is other is str or (kind in _NUMBERS and other in _NUMBERS and a == a and b == b):
+        return bool(OPERATORS[sign](a, b))  # characters are in the order of their bytes
     keys = comparable(a, b)
-    return None if keys is None else bool(_OPERATORS[sign](*keys))
+    return None if keys is None else bool(OPERATORS[sign](*keys))
 
 
 def _declare(sign: str) -> None:
@@ -50,7 +56,7 @@ def _declare(sign: str) -> None:
         return compare(sign, a, b)
 
 
-for _sign in _OPERATORS:
+for _sign in OPERATORS:
     _declare(_sign)
 
 

@@ -8,6 +8,7 @@ is 10.0.0.1. A network is a span of keys: so `ip_in(addr, '10.0.0.0/8')` is `ip_
 from __future__ import annotations
 
 import ipaddress
+from contextlib import suppress
 from functools import lru_cache
 
 from dibs.language.functions.plain import Plain
@@ -69,6 +70,15 @@ def span_of(network: str) -> tuple[int, int]:
         message = f"{network!r} is no network: the address has bits behind its prefix"
         raise BadNetwork(message, f"write '{start}/{size}'")
     return address, address | rest
+
+
+@lru_cache(KEPT)
+def keys_of(network: str) -> tuple[str, str] | None:
+    """The keys of its first and last address; None: it is no network, or its keys are not in one piece."""
+    with suppress(BadNetwork):
+        spans = spans_of([network])
+        return spans[0] if len(spans) == 1 else None
+    return None
 
 
 @function("IP_IN", "S S S*", "B", "whether the address lies in one of these networks", takes_null=True)

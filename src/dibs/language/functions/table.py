@@ -56,6 +56,7 @@ class Function(NamedTuple):
     form: Form
     takes_null: bool
     about: str  # what it gives, in a few words
+    masks: tuple[int, ...]  # the kinds of its arguments; flags take longer
 
     def kinds_of(self, place: int) -> Kinds:
         return self.arguments[min(place, len(self.arguments) - 1)]
@@ -77,7 +78,8 @@ def function(names: str, arguments: str, result: str, about: str, takes_null: bo
 
     def declare(form: F) -> F:
         first, *others = names.split()
-        made = Function(first, kinds, len(kinds) - optional - repeats, most, _kinds(result), form, takes_null, about)
+        least, masks = len(kinds) - optional - repeats, tuple(map(int, kinds))
+        made = Function(first, kinds, least, most, _kinds(result), form, takes_null, about, masks)
         FUNCTIONS.update(dict.fromkeys([first, *others], made))
         return form
 
@@ -107,6 +109,16 @@ def describe_call(function: Function) -> str:
     return f"{function.name}({written}{', ...' if function.most is None else ''})"
 
 
+_BITS: dict[type, int] = {
+    **dict.fromkeys([int, float], int(Kinds.NUMBER)),
+    **dict.fromkeys([Array, Object], int(Kinds.ARRAY)),
+    bool: int(Kinds.BOOLEAN),
+    str: int(Kinds.STRING),
+    Moment: int(Kinds.TIME),
+    Interval: int(Kinds.INTERVAL),
+}
+
+
 def kind_of(value: Plain) -> Kinds:
     """Of a value that is not NULL."""
     if isinstance(value, bool):
@@ -125,16 +137,18 @@ def apply(function: Function, values: Sequence[Plain]) -> Plain:
     if function.takes_null:
         result: Any = function.form(*values)
     else:
-        given: list[Plain] = []
-        for place, value in enumerate(values):
-            fit = fitting(value, function.kinds_of(place))
-            if fit is None:
+        masks, given = function.masks, list(values)
+        for place, value in enumerate(given):
+            if value is None:
                 return None
-            given.append(fit)
+            kind = _BITS.get(type(value)) or int(kind_of(value))
+            if not kind & (masks[place] if place < len(masks) else masks[-1]):
+                fit = fitting(value, function.kinds_of(place))
+                if fit is None:
+                    return None
+                given[place] = fit
         result = function.form(*given)
-    if isinstance(result, (int, float)) and not isinstance(result, bool):
-        return plain_number(result)
-    return result
+    return plain_number(result) if type(result) in (int, float) else result
 
 
 def fitting(value: Plain, kinds: Kinds) -> Plain:

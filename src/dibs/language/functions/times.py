@@ -6,22 +6,15 @@ import calendar
 import datetime as dt
 from collections.abc import Callable
 
+from dibs.language.expression import MONTHS
+from dibs.language.expression import UNITS as SIZES
 from dibs.language.functions.plain import LEAST, MOST, Moment, Number, Plain, datetime_of, is_integer, moment_of
 from dibs.language.functions.table import FUNCTIONS, Kinds, fitting, function
-from dibs.language.functions.time_texts import find_zone, in_zone
+from dibs.language.functions.time_formats import read_by, write_by
+from dibs.language.functions.time_texts import find_zone, in_zone, read_day, read_moment
 from dibs.language.scalars import Interval
 
-DAY, SECOND = 86_400_000_000, 1_000_000
-SIZES = {
-    "MICROSECOND": 1,
-    "MILLISECOND": 1_000,
-    "SECOND": SECOND,
-    "MINUTE": 60 * SECOND,
-    "HOUR": 3600 * SECOND,
-    "DAY": DAY,
-    "WEEK": 7 * DAY,
-}
-MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
+DAY, SECOND = SIZES["DAY"], SIZES["SECOND"]
 UNITS = frozenset([*SIZES, *MONTHS])
 _SPELLINGS = {
     "YEAR": "Y YEARS YR YRS",
@@ -189,19 +182,33 @@ def add_units(unit: str, number: Number, moment: Moment) -> Moment | None:
     return add_interval(moment, Interval(months, rest))
 
 
-@function("TO_DATE", "D", "T", "the day of a time, or of a text that says one")
-def to_date(moment: Moment) -> Moment:
-    return Moment(moment.microseconds // DAY * DAY)
+@function("TO_DATE", "ST S?", "T", "the day of a time, or of a text that says one, in this format perhaps")
+def to_date(time: Moment | str, format: str | None = None) -> Moment | None:
+    moment = read_day(time) if isinstance(time, str) and format is None else to_timestamp(time, format)
+    return None if moment is None else Moment(moment.microseconds // DAY * DAY)
 
 
-@function("TO_TIMESTAMP", "T", "T", "the time, or that of a text that says one")
-def to_timestamp(moment: Moment) -> Moment:
-    return moment
+@function("TO_TIMESTAMP", "ST S?", "T", "the time, or that of a text that says one, in this format perhaps")
+def to_timestamp(time: Moment | str, format: str | None = None) -> Moment | None:
+    if isinstance(time, str):
+        return read_moment(time) if format is None else read_by(time, format)
+    return time
 
 
-@function("UNIX_TIMESTAMP", "T", "N", "seconds since 1970, without their fraction")
-def unix_timestamp(moment: Moment) -> int:
-    return int(abs(moment.microseconds) // SECOND) * (1 if moment.microseconds > 0 else -1)
+@function(
+    "UNIX_TIMESTAMP TO_UNIX_TIMESTAMP",
+    "ST S?",
+    "N",
+    "seconds since 1970, without their fraction, also of a text in this format",
+)
+def unix_timestamp(time: Moment | str, format: str | None = None) -> int | None:
+    moment = to_timestamp(time, format)
+    return None if moment is None else int(abs(moment.microseconds) // SECOND) * (1 if moment.microseconds > 0 else -1)
+
+
+@function("DATE_FORMAT", "T S", "S", "the time as a text in this format")
+def date_format(moment: Moment, format: str) -> str | None:
+    return write_by(moment, format)
 
 
 @function("UNIX_SECONDS", "T", "N", "whole seconds since 1970, the last that had begun")

@@ -27,9 +27,9 @@ from dibs.coding.events import read_events
 from dibs.errors import DibsError, IndexTooLarge
 from dibs.index import create, find
 from dibs.index.base import Index, Pairs, Sink, do_pending, renumber
+from dibs.index.statistics import ENOUGH_EVENTS
 from dibs.papers.experiments.experiment import Data, Experiment, Rows, Series, Size, Steps
 from dibs.segments.compile import compile_texts
-from dibs.thresholds import thresholds
 
 SECONDS = 0.5  # of rounds per structure and point; two are always made
 UPDATED = 2_000  # rows that are inserted, and deleted again
@@ -148,7 +148,7 @@ def _measure(one: Series, coded: Coded, size: Size) -> dict[str, Any]:
     row: dict[str, Any] = {"build_s": time.process_time() - begin, "bytes": index.nbytes}
     if one.structure == "auto" and not isinstance(index, Lived):
         # It plans by the events that it has seen, once they are enough, and again when there is reason to.
-        for _ in range(2 + 2 * thresholds.enough_events // max(len(events), 1)):
+        for _ in range(2 + 2 * ENOUGH_EVENTS.value // max(len(events), 1)):
             index.match(events, 1)
             do_pending(index)
     pairs = index.match(events, 1)

@@ -46,7 +46,9 @@ from dibs.jit.pools import Pool
 from dibs.papers.structures.counters import counters, take_zeros
 from dibs.papers.structures.postings import Postings, SlotsRead, slots_of, write_out
 from dibs.papers.structures.profiles import OURS, PROFILE, PUBLISHED, is_published, save_profile
-from dibs.thresholds import thresholds
+from dibs.tuning import tuned
+
+ROWS_A_POSTING = tuned("rows_a_posting", 16, 0, "rows", "for each posting read; with fewer, all counters are set back")
 
 LINES = 16  # cache lines of a list that are asked for before it is read
 POSTINGS_A_LINE = 16
@@ -104,7 +106,7 @@ class Counting:
         def work(last: int, room: tuple[Any, Any], progress: NDArray[np.int64]) -> None:
             taken = self._pool.take(Counters.at_rest, self._size)
             slots = SlotsRead.for_events(widest * len(self._groups))
-            least = 2**31 if self._published else thresholds.rows_a_posting
+            least = 2**31 if self._published else ROWS_A_POSTING.value
             groups = self._groups
             _count(least, self._postings, groups, slots, taken.space, arrays, last, Room(*room), progress)
             self._pool.give(taken)

@@ -23,7 +23,7 @@ Arrays (A attributes, numbered by level from here on):
                   lo. A predicate of several spans is several edges to one target; they are disjoint, so an event
                   follows at most one of them
     reach  int32  N / B: the highest hi of B rows of the tree: runs of ranges that end below the value are skipped
-    entry  int32  (D, 3): directories of the root and of nodes with many edges (thresholds.gryphon_edges): (level,
+    entry  int32  (D, 3): directories of the root and of nodes with many edges (`GRYPHON_EDGES`): (level,
                   first edge, first edge that is no equality) for each level that the node has, and one more for the
                   end. The first A + 1 are the root's, which has all levels, so they are found without a search; the
                   directory of another node begins with (number of levels, 0, 0)
@@ -78,7 +78,10 @@ from dibs.papers.structures.gryphon_kernels import (
     write_directories,
     write_tails,
 )
-from dibs.thresholds import thresholds
+from dibs.tuning import tuned
+
+GRYPHON_EDGES = tuned("gryphon_edges", 256, 0, "edges", "of a node that are compared one by one, without a directory")
+GRYPHON_BLOCK = tuned("gryphon_block", 32, 1, "rows", "of the tree that are passed over together")
 
 POPULAR, RARE = "popular", "rare"
 
@@ -201,14 +204,14 @@ def _build(clauses: Clauses, first: str) -> MatchingTree:
     down = target >= 0
     tree[at[down], TARGET] = stands[target[down]]
     tree[at[~down], TARGET] = -1 - tail_start[-1 - target[~down]]
-    block = thresholds.gryphon_block
+    block = GRYPHON_BLOCK.value
     top = np.zeros(-(-len(tree) // block) * block, np.int32)
     top[at] = piece_hi[piece]
     return MatchingTree(
         level,
         tree,
         reach=top.reshape(-1, block).max(axis=1),
-        entry=write_directories(tree, stands, c.attributes, thresholds.gryphon_edges),
+        entry=write_directories(tree, stands, c.attributes, GRYPHON_EDGES.value),
         tails=tail_words,
         rows=end_row[np.argsort(end_node, kind="stable")].astype(np.int32),
         shape=np.array([nodes, tails, depth, block], np.int64),

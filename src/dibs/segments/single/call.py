@@ -29,7 +29,10 @@ from dibs.segments.single.space import SingleSpace
 from dibs.segments.single.tables import DONE, FULL, LEFT, STALE
 from dibs.segments.state import State
 from dibs.segments.tombstones import alive
-from dibs.thresholds import thresholds
+from dibs.tuning import tuned
+
+SINGLE_TEXT = tuned("single_text", 1 << 16, 1 << 20, "bytes", "of a single event that are read by the kernel")
+SINGLE_LOOKS = tuned("single_looks", 16, 1, "events", "of which one single event is shown to the index")
 
 NUL = b"\\u0000"  # as JSON writes it; names of computed values have it
 NO_PLAN = object()  # of a state with segments, or with what waits, that are not matched this way
@@ -52,10 +55,10 @@ class Singles:
     def match(self, state: State, text: bytes, wanted: Wanted, now: Present = None) -> list[Id] | None:
         """The ids of the event that the text says, sorted; None: batches know what to do with it."""
         plan = state.single
-        if plan is None or self._calls % thresholds.single_looks == 0:
+        if plan is None or self._calls % SINGLE_LOOKS.value == 0:
             plan = self._plan(state, wanted)
         self._calls += 1
-        if plan is NO_PLAN or len(text) > thresholds.single_text:
+        if plan is NO_PLAN or len(text) > SINGLE_TEXT.value:
             return None
         if plan.programs.present >= 0 and isinstance(now, str):  # the name of an attribute
             return None
@@ -121,7 +124,7 @@ class Singles:
         counters["false candidates"] += max(candidates - pairs, 0)
         counters["predicates"] += predicates
         counters["nodes"] += nodes
-        if self._calls % thresholds.single_looks == 0:
+        if self._calls % SINGLE_LOOKS.value == 0:
             self._observe(plan, space)
         if plan.asked:
             asked = self._ask_indexes(plan, space, tests)

@@ -19,8 +19,10 @@ from dibs.coding.patterns import patterns_of
 from dibs.index.auto.bit_layout import Clusters, Predicates
 from dibs.index.auto.planner import Auto
 from dibs.index.auto.record_layout import RecordArrays
+from dibs.index.auto.records import FEW_RECORDS
 from dibs.index.auto.singles import ForSingles, SieveArrays
 from dibs.index.auto.vector_layout import VectorArrays
+from dibs.index.base import FIRST_ROOM
 from dibs.index.groups import ClauseArrays
 from dibs.index.kernels import Jumps
 from dibs.index.scan import Scan
@@ -54,7 +56,9 @@ from dibs.segments.single.tables import (
     SetOfPatterns,
 )
 from dibs.segments.state import State
-from dibs.thresholds import thresholds
+from dibs.tuning import tuned
+
+SINGLE_VALUES = tuned("single_values", 1_000, 10_000, "values", "of a single event; more are sorted another way")
 
 FIRST_TEXT = 1 << 12  # bytes of a text that there is room for at first
 _NONE, _NO_IDS, _NOT_GONE = np.empty(0, np.int32), np.empty(0, np.int64), np.empty(0, np.uint8)
@@ -169,14 +173,14 @@ class EventTable:
         self.has_residuals = any(segment.residuals is not None for segment in self.segments)
         self.asked = [(i, layer) for i, layer in enumerate(state.layers) if parts[i].parts is ASKED]
         self.has_integers = not self.asked and all(segment.ids.integers is not None for segment in self.segments)
-        self.few = sum(part.rows for part in parts) <= thresholds.few_records  # it keeps the interpreter
+        self.few = sum(part.rows for part in parts) <= FEW_RECORDS.value  # it keeps the interpreter
         attributes, rungs, filed, listed, words, accesses, clauses, patterns, texts = (
             max(sizes) for sizes in zip(*(part.needs for part in parts))
         )
         self.needs = Needs(
             layers=len(parts),
             text=FIRST_TEXT,
-            values=thresholds.single_values,
+            values=SINGLE_VALUES.value,
             nodes=len(paths.nodes),
             attributes=attributes,
             rungs=rungs,
@@ -185,7 +189,7 @@ class EventTable:
             words=words,
             accesses=accesses,
             clauses=clauses,
-            rows=thresholds.first_room,
+            rows=FIRST_ROOM.value,
             patterns=patterns,
             texts=texts,
         )

@@ -13,6 +13,7 @@ import numpy as np
 
 from dibs.coding.computed.program import empty_column, machine
 from dibs.coding.events.json_kernels import Found, Work
+from dibs.coding.patterns.groups import PATTERN_STEPS
 from dibs.index.auto.record_layout import WorkSizes, WorkSpace
 from dibs.index.auto.vector_layout import VectorSpace
 from dibs.index.groups import EventArrays
@@ -21,7 +22,6 @@ from dibs.jit.scanning import PADDING
 from dibs.segments.single.memtable_kernels import Values
 from dibs.segments.single.program_kernels import Running
 from dibs.segments.single.tables import Space
-from dibs.thresholds import thresholds
 
 PATTERNS_OF_AN_EVENT = 4_096  # of all layers; one that has more is left to batches
 
@@ -93,7 +93,7 @@ class SingleSpace:
             work=work,
             vectors=allocate(VectorSpace, n, slots=work.slots),
         )
-        self._space.patterns.allowed[0] = thresholds.pattern_steps
+        self._space.patterns.allowed[0] = PATTERN_STEPS.value
         self.result, self.ends, self.ids = self._space.result, self._space.ends, self._space.ids
         self.told = self._space.running.told  # see program_kernels
         self.events, self.row = self._space.events, self._space.room.row

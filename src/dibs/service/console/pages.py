@@ -5,6 +5,10 @@ from __future__ import annotations
 from functools import lru_cache
 from pathlib import Path
 
+import orjson
+
+from dibs.language.functions import FUNCTIONS, describe_call
+from dibs.language.sql import KEYWORDS
 from dibs.service.call import Answer, Call
 from dibs.service.problems import Refusal
 
@@ -15,6 +19,7 @@ MEDIA = {
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
 }
+FUNCTIONS_FILE = "functions.json"
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; "
     "form-action 'self'; frame-ancestors 'none'"
@@ -24,7 +29,19 @@ POLICY = (
 @lru_cache(1)
 def files() -> dict[str, tuple[bytes, str]]:
     """Each file by its name: its bytes and its type."""
-    return {path.name: (path.read_bytes(), MEDIA[path.suffix]) for path in FOLDER.iterdir()}
+    found = {path.name: (path.read_bytes(), MEDIA[path.suffix]) for path in FOLDER.iterdir()}
+    return found | {FUNCTIONS_FILE: (orjson.dumps(functions()), "application/json")}
+
+
+def functions() -> list[dict[str, str]]:
+    """For completion: the name of each function, how it is called, and what it gives."""
+    names = sorted(name for name in FUNCTIONS if name.isidentifier() and name not in KEYWORDS)
+    calls = {"CAST": "CAST(value AS type)", "EXTRACT": "EXTRACT(part FROM time)"}
+    return [
+        {"name": name, "call": calls.get(name) or describe_call(found._replace(name=name)), "about": found.about}
+        for name in names
+        if (found := FUNCTIONS[name])
+    ]
 
 
 async def start(call: Call) -> Answer:

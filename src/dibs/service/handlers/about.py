@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from dibs import __version__
+from dibs.language.types import check_types
 from dibs.service.call import Answer, Call
 from dibs.service.delivery import DestinationStats
 from dibs.service.forwarding import SECRET
@@ -40,6 +41,15 @@ async def whoami(call: Call) -> Answer:
     identity = call.identity
     about = {"tenant": identity.tenant, "token": identity.token, "roles": sorted(identity.roles)}
     return Answer.of(about | {"limits": call.tenant.limits.show(), "types": call.tenant.matcher.types})
+
+
+def types(call: Call) -> Answer:
+    return Answer.of({"types": call.tenant.matcher.types})
+
+
+def put_types(call: Call) -> Answer:
+    call.tenant.declare(check_types(call.json()["types"]))
+    return types(call)
 
 
 async def stats(call: Call) -> Answer:

@@ -55,7 +55,7 @@ async def match(call: Call) -> Answer:
     if not call.is_lines:
         return await call.in_thread(lambda: Answer(_match(call, plain, [_event(call.body)])))
     if asked["now"] is None:
-        asked["now"] = datetime_at(read_clock())  # one for all slices
+        call.parameters = asked | {"now": datetime_at(read_clock())}  # one for all slices
     slices, pace = Slices(call.body, tenant.limits.document), tenant.pace
     chunks = _match_slices(call, plain, slices, pace)
     if len(call.body) <= BUFFERED:

@@ -15,7 +15,10 @@ from pathlib import Path
 
 from dibs.spark.joins.growing_parts import Kept, StoredPart, merge_parts
 from dibs.spark.merging import count_small
-from dibs.thresholds import thresholds
+from dibs.tuning import tuned
+
+# a merge in the batch made it wait 12 s at 32 parts
+SPARK_HISTORY_PARTS = tuned("spark_history_parts", 32, 1, "micro-batches", "whose documents are not put together yet")
 
 log = logging.getLogger("dibs.spark")
 
@@ -66,4 +69,4 @@ def choose(parts: tuple[StoredPart, ...]) -> tuple[StoredPart, ...]:
     """The newest small parts, if they are more than `spark_history_parts`, of those that have the same keys."""
     alike = list(takewhile(lambda part: part.keys == parts[-1].keys, reversed(parts)))
     small = count_small(part.rows for part in alike)
-    return parts[len(parts) - small :] if small > max(1, thresholds.spark_history_parts) else ()
+    return parts[len(parts) - small :] if small > max(1, SPARK_HISTORY_PARTS.value) else ()

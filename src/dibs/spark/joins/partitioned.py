@@ -24,7 +24,9 @@ from dibs.spark.joins.meeting import bring_together, choose_homes
 from dibs.spark.joins.worker import DocumentFile, Meeting
 from dibs.spark.shipping import in_worker
 from dibs.spark.sources import CARRIED_BYTES, collect, own_folder
-from dibs.thresholds import thresholds
+from dibs.tuning import tuned
+
+SPARK_HISTORY = tuned("spark_history", 100_000, 5, "documents", "of a history that every worker gets rather than some")
 
 WORKER = "dibs.spark.joins.worker"
 KEY_LIST = ArrayType(LongType())
@@ -64,7 +66,7 @@ def choose(history: History, keys: Keys, events: DataFrame, here: bool) -> Histo
     documents = select_documents(history, keys, events)
     ordered = documents.frame.orderBy(*documents.orders) if documents.orders else documents.frame
     ordered = ordered.select(*documents.columns)
-    most = thresholds.spark_history
+    most = SPARK_HISTORY.value
     if here or history.plan == "replicated":
         asked = "it was asked for" if history.plan == "replicated" else "the events are on the driver, or a stream"
         if here and history.plan == "partitioned":

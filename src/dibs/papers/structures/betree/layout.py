@@ -116,7 +116,7 @@ ROOT = 1  # the first block of all: a c-node without a bucket
 # words are used; the scratch block; how many rows of the present call have been done.
 WORDS, WANTED, C_NODES, P_NODES, ALIVE, STACK, TASKS, SCRATCH, NEXT = range(9)
 MAX_CAP, MIN_SIZE, RECYCLED, LARGE_FREE = range(9, 13)
-MANY, SAMPLE, WINDOW, LARGE = range(13, 17)  # as dibs.thresholds were when the tree was begun
+MANY, SAMPLE, WINDOW, LARGE = range(13, 17)  # as the numbers of betree.py were when the tree was begun
 # Options: whether max_cap is kept, whether new p-nodes have a loss by histogram, the window in rows for each operation.
 FIXED, HISTOGRAM, ROWS_A_CHANGE = range(17, 20)
 LISTS = 20  # from here on: the first free block of each class

@@ -49,7 +49,7 @@ STATE = (4, 40)
 
 
 class BlockSizes(NamedTuple):
-    """Of lists that grow (see dibs.thresholds)."""
+    """Of lists that grow (see dibs.tuning)."""
 
     small: int  # a list of fewer entries has no extra block
     least_extra: int  # room of an extra block: a power of two

@@ -53,7 +53,10 @@ from dibs.papers.structures.opindex.forms import (
     entries_of,
 )
 from dibs.papers.structures.opindex.kernels import match_lists
-from dibs.thresholds import thresholds
+from dibs.tuning import tuned
+
+OPINDEX_SHORT_LIST = tuned("opindex_short_list", 128, 1, "entries", "of a list that has no extra block")
+OPINDEX_EXTRA = tuned("opindex_extra", 16, 1, "entries", "of an extra block, at least")
 
 NAME = "opindex"
 POOLS = {NARROW: ("key", "pointer", "no_far", "no_link"), WIDE: ("wide_key", "wide_pointer", "far", "link")}
@@ -251,8 +254,8 @@ class Lists:
         self._rows += len(clauses)
         if self._places is not None:
             self._places.add(len(clauses), row, to, slot)
-        extra = 1 << (max(thresholds.opindex_extra, 1).bit_length() - 1)
-        sizes = BlockSizes(thresholds.opindex_short_list, extra)
+        extra = 1 << (max(OPINDEX_EXTRA.value, 1).bit_length() - 1)
+        sizes = BlockSizes(OPINDEX_SHORT_LIST.value, extra)
         both = entries_of(clauses, units, to, slot, clause, limits, self._bits)
         for pool, entries in zip((NARROW, WIDE), both):
             self._insert_entries(pool, entries, sizes)

@@ -59,7 +59,7 @@ from dibs.coding.clauses import Clauses
 from dibs.index.base import Pairs, Sink, Takes
 from dibs.index.operators import Limits
 from dibs.index.options import Option
-from dibs.index.statistics import Presence
+from dibs.index.statistics import ENOUGH_EVENTS, LOOK_EVERY, WORTH_PLANNING, Presence
 from dibs.papers.structures.growing import grow_array
 from dibs.papers.structures.opindex.forms import (
     NO_CEILING,
@@ -72,7 +72,9 @@ from dibs.papers.structures.opindex.forms import (
 )
 from dibs.papers.structures.opindex.lists import Lists
 from dibs.papers.structures.profiles import OURS, PROFILE, PUBLISHED, is_published, save_profile
-from dibs.thresholds import thresholds
+from dibs.tuning import tuned
+
+OPINDEX_SEGMENTS = tuned("opindex_segments", 32, 2, "segments", "of a directory, at most: the paper's b")
 
 MOST_BITS = 64  # of a signature: a word
 
@@ -106,13 +108,13 @@ class OpIndex:
         self._segments, self._width = segments, width
         self._clauses: Clauses | None = clauses  # None: it has been updated
         self._seen = Presence(len(frequency))
-        self._until_revising = thresholds.look_every  # events
+        self._until_revising = LOOK_EVERY.value  # events
         self.pending: Callable[[], None] | None = None  # see index.base.do_pending
 
     @classmethod
     def _sizes(cls, segments: int | None, width: int) -> DirectorySizes:
         """Of directories that are yet to be made: those that stand know their own number of segments."""
-        return DirectorySizes(segments or thresholds.opindex_segments, width)
+        return DirectorySizes(segments or OPINDEX_SEGMENTS.value, width)
 
     @classmethod
     def takes_programs(cls, clauses: Clauses) -> NDArray[np.bool_]:
@@ -189,22 +191,22 @@ class OpIndex:
         self._seen.observe(events)
         self._until_revising -= len(events)
         if self._until_revising <= 0 and self._clauses is not None and self.pending is None:
-            self._until_revising = thresholds.look_every
+            self._until_revising = LOOK_EVERY.value
             self.pending = self._revise
         return found
 
     def presence(self) -> NDArray[np.float64] | None:
         """The share of events that have each attribute, once enough were seen."""
-        return self._seen.share() if self._seen.events >= thresholds.enough_events else None
+        return self._seen.share() if self._seen.events >= ENOUGH_EVENTS.value else None
 
     def _revise(self) -> None:
         """Other pivots, if the events that were seen ask for them. Whoever matches meanwhile keeps the old lists."""
         presence, clauses = self.presence(), self._clauses
         if presence is None or clauses is None or not self.takes_programs(clauses).all():
-            return  # the last: it was saved at other thresholds, when larger programs were taken
+            return  # the last: it was saved with other numbers, when larger programs were taken
         counted, _ = self._lists
         pivot = units_of(clauses, _by_events(presence, self._frequency), 0)[0][3]
-        if thresholds.worth_planning * presence[pivot].sum() < counted.count_looked_at(presence):
+        if WORTH_PLANNING.value * presence[pivot].sum() < counted.count_looked_at(presence):
             profile = PUBLISHED if self._published else OURS
             self._lists = self.build(clauses, self._segments, self._width, profile, presence)._lists
 

@@ -44,7 +44,12 @@ from dibs.papers.structures.growing import GrowingClauses, grow_array
 from dibs.papers.structures.pbtree.layout import EQUAL, GREATER, LESS, LISTS, UNEQUAL
 from dibs.papers.structures.pbtree.lists import TreeEntries
 from dibs.papers.structures.pbtree.pages import PageFolder
-from dibs.thresholds import thresholds
+from dibs.tuning import tuned
+
+PBTREE_MOST_RANGES = tuned("pbtree_most_ranges", 16, 1, "ranges", "of a predicate that are filed; more are verified")
+PBTREE_ENTRIES_OUTSIDE = tuned(
+    "pbtree_entries_outside", 64, 1, "entries", "outside the limits that are never worth building again"
+)
 
 GONE = 127  # what a row that was deleted needs
 TOUCHED = 128  # set in a counter that was counted down
@@ -136,7 +141,7 @@ class Filing:
         self._filed = np.empty((0, LISTS), np.int32)
         self._need = self._verify = np.empty(0, np.uint8)
         # By which entries are filed, and found again when they are deleted: it stays as it was.
-        self._most_ranges = np.array([thresholds.pbtree_most_ranges])
+        self._most_ranges = np.array([PBTREE_MOST_RANGES.value])
         self._entries = self._outside = self._counters = 0
         self._rows, self._alive = len(clauses), 0  # rows that there ever were, and those that are there
 
@@ -164,7 +169,7 @@ class Filing:
         self._entries = self._outside = self._alive = 0
 
     def _much_outside(self) -> bool:
-        return 4 * self._outside > self._entries + thresholds.pbtree_entries_outside
+        return 4 * self._outside > self._entries + PBTREE_ENTRIES_OUTSIDE.value
 
     def _file(self, clauses: Clauses, rows: NDArray[np.int64]) -> Entered:
         """The entries of rows that are to be inserted, which are counted as filed."""

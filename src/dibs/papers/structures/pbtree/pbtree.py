@@ -77,7 +77,12 @@ from dibs.papers.structures.pbtree.layout import ADJUSTED, FREED, HEIGHT, KEYS, 
 from dibs.papers.structures.pbtree.lists import TreeEntries, begin, delete, insert
 from dibs.papers.structures.pbtree.pages import Pooled, Resident
 from dibs.papers.structures.pbtree.search import CounterNeeds, CountingSpace, Events, search, space_for
-from dibs.thresholds import thresholds
+from dibs.tuning import tuned
+
+PBTREE_PAGE = tuned("pbtree_page", 4096, 128, "bytes", "of a page: a larger list or tree has several")
+PBTREE_ROWS_A_ROW_SEEN = tuned(
+    "pbtree_rows_a_row_seen", 16, 1_000_000, "rows", "for one met; with fewer, all counters are set back"
+)
 
 MEMORY = 64 << 20  # bytes
 LEAST_MEMORY = 1 << 20
@@ -170,7 +175,7 @@ class PBTreeMemory(Filing):
         return found
 
     def _space(self) -> CountingSpace:
-        seen = self._counters // thresholds.pbtree_rows_a_row_seen + 1
+        seen = self._counters // PBTREE_ROWS_A_ROW_SEEN.value + 1
         return space_for(self._need[: self._counters], seen)
 
     # ---- updates ----
@@ -319,7 +324,7 @@ class PBTree(PBTreeMemory):
 
 def _size(page: int | None) -> int:
     """Of a page, in int32."""
-    return (thresholds.pbtree_page if page is None else page) // 64 * 16
+    return (PBTREE_PAGE.value if page is None else page) // 64 * 16
 
 
 def _enough(memory: int) -> int:

@@ -47,7 +47,7 @@ from dibs.index.base import Pairs, Rate, Sink, in_parts
 from dibs.index.groups import NEXT_EVENT, NODES, OWN, ClauseArrays
 from dibs.index.operators import BETWEEN, EQ, GE, IN, LE, NE, Limits, limits, operators
 from dibs.index.options import Option
-from dibs.index.statistics import ATTRIBUTES_A_PREDICATE, highest_cells, probabilities
+from dibs.index.statistics import ATTRIBUTES_A_PREDICATE, REMEMBERED_EVENTS, highest_cells, probabilities
 from dibs.papers.structures.growing import grow_array
 from dibs.papers.structures.pstree.kernels import find_spaces, merge_all, partition_all
 from dibs.papers.structures.pstree.lists import (
@@ -92,7 +92,10 @@ from dibs.papers.structures.pstree.spaces import (
     with_more,
     with_room,
 )
-from dibs.thresholds import thresholds
+from dibs.tuning import tuned
+
+PSTREE_WALK = tuned("pstree_walk", 8, 1_000_000, "leaves", "for each row of a batch: of more, no walk along all leaves")
+PSTREE_BLOCK = tuned("pstree_block", 1_024, 1, "candidates", "that are collected before they are looked at")
 
 PLACE_OF_OPERATOR = np.empty(6)
 PLACE_OF_OPERATOR[[EQ, IN, BETWEEN, LE, GE, NE]] = 0, 1, 2, 3, 3, 5
@@ -279,7 +282,7 @@ class Forest:
 
     def cover(self, rows: Rows, which: NDArray[np.int64], change: int) -> int:
         """Counts these predicates in (or out of) all spaces that they cover; says how many those are."""
-        count = cover_many if thresholds.pstree_walk * len(which) >= self.leaves else cover
+        count = cover_many if PSTREE_WALK.value * len(which) >= self.leaves else cover
         return int(count(which, change, rows.group(), self.links()))
 
     def attach(self, rows: Rows, which: NDArray[np.int64], words: NDArray[np.int32]) -> None:
@@ -290,7 +293,7 @@ class Forest:
         """The same for any lists of the spaces; returns their pool, which may have grown."""
         own = rows.group(), self.links()
         place, chunks = lists
-        if thresholds.pstree_walk * len(which) >= self.leaves:
+        if PSTREE_WALK.value * len(which) >= self.leaves:
             need = count_needed(which, *own)
             size = place[: len(need), SIZE] + need
             moved = size[(need > 0) & (size > place[: len(need), ROOM])]
@@ -324,7 +327,7 @@ class Forest:
 
         def work(last: int, room: tuple[Any, Any], progress: NDArray[np.int64]) -> None:
             self.find(spaces, last, progress)
-            sizes = self.attributes, thresholds.pstree_block
+            sizes = self.attributes, PSTREE_BLOCK.value
             search(*sizes, last, lists, *own, named, spaces, room, progress)
 
         found = in_parts(work, len(events), threads, rate=rate, sink=sink)
@@ -349,7 +352,7 @@ class Forest:
         offsets, _, _, space = events
         count = len(offsets) - 1
         with self._lock:
-            if self.state[EVENTS] + count > thresholds.remembered_events:
+            if self.state[EVENTS] + count > REMEMBERED_EVENTS.value:
                 self.state[EVENTS] //= 2
                 self.seen //= 2
             self.state[EVENTS] += count

@@ -27,7 +27,9 @@ from dibs.jit.kernel import kernel
 from dibs.papers.structures.growing import grow_array
 from dibs.papers.structures.pstree.lists import span_count, span_of
 from dibs.papers.structures.pstree.spaces import ATTRIBUTE, HI, HIGHEST, LO, PREDICATE, ROW, Boundaries, RowArrays
-from dibs.thresholds import thresholds
+from dibs.tuning import tuned
+
+PSTREE_SORTED = tuned("pstree_sorted", 1_000, 0, "predicates", "that are worth sorting")
 
 
 class Rows:
@@ -98,7 +100,7 @@ class Rows:
 
     def _by_place(self, predicates: NDArray[np.int64]) -> Any:
         """The order of the predicates by attribute and lo; a few need none."""
-        if len(predicates) < thresholds.pstree_sorted:
+        if len(predicates) < PSTREE_SORTED.value:
             return slice(None)
         return np.argsort(_places(predicates, self.predicate))
 

@@ -37,12 +37,14 @@ from dibs.papers.structures.tatbul.bit_vectors import Vectors, no_vectors, runs_
 from dibs.papers.structures.tatbul.combination import Profiles, combine, work_space
 from dibs.papers.structures.tatbul.intervals import Intervals, intervals_of, room_for
 from dibs.papers.structures.tatbul.whole_vectors import WholeVectors, combine_whole, whole_vectors
-from dibs.thresholds import thresholds
+from dibs.tuning import tuned
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 VECTOR_ARRAYS = ("table", "members", "words", "rank", "runs", "entries")
+
+TATBUL_EVENTS = tuned("tatbul_events", 64, 1, "events", "that go through the trees before they are combined")
 
 
 class AttributeTrees:
@@ -124,7 +126,7 @@ class AttributeTrees:
             progress[PAIRS] = 0
             while progress[NEXT_EVENT] < last:
                 first = int(progress[NEXT_EVENT])
-                end = min(first + thresholds.tatbul_events, last)
+                end = min(first + TATBUL_EVENTS.value, last)
                 entries = int(events.offsets[end] - events.offsets[first])
                 found = room_for(first, end - first, entries, most * entries)
                 self._find(coded, found)

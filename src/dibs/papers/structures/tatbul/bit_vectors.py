@@ -4,7 +4,7 @@ The trees of the paper end in slots: elementary intervals, or clusters, in the o
 for every profile; a million bits for a million slots would be 125 GB. Two things make them small:
 
 Words. Only profiles that have a predicate on the attribute, its members, have a bit. An attribute with few slots keeps
-such vectors as words: at most 512 bits per predicate (thresholds.tatbul_slots). Members are in the order of places
+such vectors as words: at most 512 bits per predicate (`TATBUL_SLOTS`). Members are in the order of places
 (tatbul.intervals), so the bits of a run of places are a run too, and `rank` says where it begins: what other attributes
 have ruled out is not read.
 
@@ -41,7 +41,12 @@ from dibs.index.base import refuse_too_many
 from dibs.index.groups import EventArrays
 from dibs.jit.kernel import kernel, phase
 from dibs.papers.structures.tatbul.intervals import NONE, FoundIntervals, Intervals
-from dibs.thresholds import thresholds
+from dibs.tuning import tuned
+
+TATBUL_SLOTS = tuned("tatbul_slots", 512, 0, "slots", "of an attribute whose vectors are words")
+TATBUL_DIFFERENCES = tuned(
+    "tatbul_differences", 0.25, 0.05, "bits", "that differ from the last anchor, as a share, for a slot to be one"
+)
 
 COLUMNS = 8
 MEMBER, MEMBERS, WORD, RANK, OWN, OWN_END, RUN, ENTRY = range(COLUMNS)
@@ -78,9 +83,9 @@ def no_vectors() -> Vectors:
 
 def bit_vectors(intervals: Intervals, covered: Covered) -> dict[str, NDArray[Any]]:
     """The vectors of all slots."""
-    table = _measure(intervals, covered, thresholds.tatbul_slots)
+    table = _measure(intervals, covered, TATBUL_SLOTS.value)
     members, words, rank = _words(intervals, covered, table)
-    runs, length, longest = _lay_out(intervals, covered, table, thresholds.tatbul_differences)
+    runs, length, longest = _lay_out(intervals, covered, table, TATBUL_DIFFERENCES.value)
     refuse_too_many("interval", longest, "entries of an attribute's vectors")
     entries = _fill(intervals, covered, runs, table, length)
     return {"table": table, "members": members, "words": words, "rank": rank, "runs": runs, "entries": entries}

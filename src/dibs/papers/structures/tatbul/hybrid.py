@@ -32,7 +32,9 @@ from dibs.papers.structures.tatbul.bit_vectors import Covered, bit_vectors, size
 from dibs.papers.structures.tatbul.cluster import depth, find_cluster, split
 from dibs.papers.structures.tatbul.interval import FIRST, elementary, find_elementary
 from dibs.papers.structures.tatbul.intervals import NONE, FoundIntervals, Intervals, collect_slots
-from dibs.thresholds import thresholds
+from dibs.tuning import tuned
+
+HYBRID_CLUSTER = tuned("hybrid_cluster", 16, 1, "intervals", "of a cluster that gets an interval index")
 
 
 class HybridTree(NamedTuple):
@@ -51,7 +53,7 @@ class Hybrid(AttributeTrees):
     @classmethod
     def _grow(cls, intervals: Intervals) -> dict[str, NDArray[Any]]:
         own = intervals.start, intervals.lo, intervals.hi
-        nodes, roots, cuts, leaves, _, _ = split(*own, thresholds.hybrid_cluster)
+        nodes, roots, cuts, leaves, _, _ = split(*own, HYBRID_CLUSTER.value)
         spans, slots, first, last = elementary(*own, leaves, cuts, False)
         vectors = bit_vectors(intervals, Covered(first, last, slots))
         leaf = _slots_of(cuts, leaves, spans, slots)

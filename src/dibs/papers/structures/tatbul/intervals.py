@@ -27,7 +27,9 @@ from dibs.coding.clauses import Clauses
 from dibs.index.groups import ClauseArrays
 from dibs.index.statistics import access_predicates, guess_presence, highest_cells, probabilities
 from dibs.jit.kernel import kernel, phase
-from dibs.thresholds import thresholds
+from dibs.tuning import tuned
+
+TATBUL_BLOCK = tuned("tatbul_block", 8, 1, "bits", "of a place: 256 places are ruled out together")
 
 
 class Intervals(NamedTuple):
@@ -57,7 +59,7 @@ def intervals_of(clauses: Clauses) -> Intervals:
     sizes = np.diff(c.offsets)[row]
     size = sizes.astype(np.uint16 if sizes.max(initial=0) < 1 << 16 else np.uint32)
     start, low, high, place = _intervals(row, ClauseArrays.of(c), c.attributes)
-    return Intervals(row, size, group, start, low, high, place, np.array([thresholds.tatbul_block]))
+    return Intervals(row, size, group, start, low, high, place, np.array([TATBUL_BLOCK.value]))
 
 
 @kernel

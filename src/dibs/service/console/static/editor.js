@@ -3,9 +3,16 @@
 
 import { get } from "./api.js";
 import { h, number, soon } from "./dom.js";
-import { literal, OFFERED, tokens, wanted, written } from "./words.js";
+import { calledAt, literal, OFFERED, tokens, wanted, written } from "./words.js";
 
 const MOST = 12; // completions
+
+let known = null; // functions: {name, call, about}, as the server has them
+const functions = () => (known ??= get("/console/functions.json").catch(() => ((known = null), [])));
+const beginning = async (typed) =>
+  (await functions())
+    .filter(({ name }) => typed && name.startsWith(typed.toUpperCase()))
+    .map(({ name, call, about }) => ({ text: `${name.toLowerCase()}(`, note: call.slice(name.length), about }));
 
 export class Editor {
   constructor({ value = "", oninput, onsave, label }) {
@@ -21,10 +28,11 @@ export class Editor {
       spellcheck: "false", autocapitalize: "off", autocomplete: "off", "aria-label": label, value,
       role: "combobox", "aria-autocomplete": "list", "aria-controls": "completions", "aria-expanded": "false",
       "aria-describedby": "problems", placeholder: "price <= 500 AND brand = 'Acme'",
-      oninput: () => this.changed(), onkeydown: (event) => this.pressed(event), onclick: () => this.close(), onblur: () => this.close(),
+      oninput: () => this.changed(), onkeydown: (event) => this.pressed(event), onclick: () => (this.close(), this.tell()), onblur: () => this.close(),
     });
     this.element = h("div", { class: "editor" }, this.paint, this.area, this.list);
-    this.look = soon(() => this.complete(false), 120);
+    this.hint = h("p", { class: "hint", id: "called", "aria-live": "polite" });
+    this.look = soon(() => (this.tell(), this.complete(false)), 120);
     this.draw();
   }
 
@@ -73,6 +81,13 @@ export class Editor {
     this.paint.replaceChildren(...pieces);
   }
 
+  /** How the function is called whose parentheses the caret is in. */
+  async tell() {
+    const name = calledAt(this.value, this.area.selectionStart);
+    const found = name ? (await functions()).find((one) => one.name === name) : null;
+    this.hint.replaceChildren(...(found ? [h("code", {}, found.call), ` ${found.about}`] : []));
+  }
+
   // ---- completion ----
 
   async complete(forced) {
@@ -100,7 +115,7 @@ export class Editor {
       return event.filter(({ text }) => text.toLowerCase().startsWith(typed)).concat(values
         .filter(({ value }) => value !== null && typeof value !== "object" && (!place.typed.startsWith("'") || typeof value === "string"))
         .filter(({ value }) => String(value).toLowerCase().startsWith(typed))
-        .map(({ value, count }) => ({ text: literal(value), note: `${number(count)}×` })));
+        .map(({ value, count }) => ({ text: literal(value), note: `${number(count)}×` }))).concat(await beginning(typed));
     }
     const typed = place.typed.replace(/^`/, "");
     const joints = OFFERED.filter((word) => typed && word.startsWith(typed.toUpperCase())).map((word) => ({ text: word, note: "" }));
@@ -115,13 +130,13 @@ export class Editor {
       .filter(({ name }) => begins(name) || (low.length > 1 && name.toLowerCase().includes(low)))
       .sort((a, b) => begins(b.name) - begins(a.name))
       .map(({ name, events }) => ({ text: written(name), note: answer.events ? `${Math.round((100 * events) / answer.events)}% of events` : "" }))
-      .concat(joints);
+      .concat(joints, await beginning(typed));
   }
 
   open() {
     this.list.replaceChildren(
       ...this.offered.map((one, place) =>
-        h("li", { role: "option", id: `completion-${place}`, "aria-selected": String(place === this.chosen), onmousedown: (event) => (event.preventDefault(), this.take(place)) },
+        h("li", { role: "option", id: `completion-${place}`, "aria-selected": String(place === this.chosen), title: one.about ?? "", onmousedown: (event) => (event.preventDefault(), this.take(place)) },
           h("span", {}, one.text), h("span", {}, one.note))),
     );
     this.list.hidden = false;
@@ -190,7 +205,10 @@ export class Editor {
       event.preventDefault();
       event.stopPropagation();
       this.close();
-    } else if (["ArrowLeft", "ArrowRight", "Home", "End"].includes(event.key)) this.close();
+    } else if (["ArrowLeft", "ArrowRight", "Home", "End"].includes(event.key)) {
+      this.close();
+      setTimeout(() => this.tell());
+    }
   }
 }
 

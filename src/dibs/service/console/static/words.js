@@ -53,6 +53,20 @@ export function wanted(text, caret) {
   return { of: ended ? "joint" : "name", after: previous && isName(previous) ? "name" : "value", ...place };
 }
 
+/** The function within whose parentheses a place is. */
+export function calledAt(text, caret) {
+  const before = tokens(text.slice(0, caret)).filter((token) => token.kind !== "space");
+  let depth = 0;
+  for (let place = before.length - 1; place > 0; place -= 1) {
+    if (before[place].text === ")") depth += 1;
+    if (before[place].text !== "(" || (depth -= 1) >= 0) continue;
+    const name = before[place - 1];
+    if (name.kind === "word" || name.kind === "keyword") return name.text.toUpperCase();
+    depth = 0; // parentheses around a value
+  }
+  return "";
+}
+
 const isOpen = (token) =>
   token && ((token.kind === "text" && !(token.text.length > 1 && token.text.endsWith("'"))) || (token.kind === "quoted" && !(token.text.length > 1 && token.text.endsWith("`"))));
 

@@ -33,7 +33,7 @@ export async function show(main, { rest, signal, go }) {
       known && h("button", { type: "button", class: "ghost", onclick: () => go("#/write") }, "New")),
     h("div", { class: "two" },
       h("section", { class: "card stack", "aria-label": "Expression" },
-        editor.element, problems, form.element,
+        editor.element, editor.hint, problems, form.element,
         h("div", { class: "row" }, button, h("span", { class: "quiet small only-wide" }, h("kbd", {}, "Ctrl Space"), " completes"))),
       preview));
 
@@ -55,7 +55,7 @@ export async function show(main, { rest, signal, go }) {
       const checked = await post("/v1/validate", { expression }, { signal: asked.signal });
       if (editor.value !== expression) return;
       editor.show(checked.problems);
-      problems.replaceChildren(...checked.problems.map((problem) => shownProblem(problem, editor)));
+      problems.replaceChildren(...checked.problems.map((problem) => shownProblem(problem, editor)), ...checked.warnings.map(shownWarning));
       if (checked.valid) {
         const found = await post("/v1/backtest", { expression, examples: 6 }, { signal: asked.signal });
         preview.replaceChildren(...wouldMatch(found, checked.attributes ?? [], rename));
@@ -113,6 +113,8 @@ function shownProblem(problem, editor) {
   const words = [h("strong", {}, problem.message), problem.advice && h("span", { class: "advice" }, ` ${problem.advice}`)];
   return h("li", {}, words, " ", h("button", { type: "button", class: "plain small", onclick: () => editor.select(problem) }, `line ${problem.line}, column ${problem.column}`));
 }
+
+const shownWarning = (warning) => h("li", { class: "warning" }, h("strong", {}, warning.message), h("span", { class: "advice" }, ` ${warning.advice}`));
 
 // ---- what it would have matched ----
 
