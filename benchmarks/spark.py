@@ -11,8 +11,8 @@
     sql        100,000 subscriptions and 2,000 events: match against explode, join, count; warm, the first job too, and
                per event in a job of so many --copies of the events that starting it does not count
     compile    dibs.spark.compile against Matcher.add_table; the largest resident memory of each process
-    stream     micro-batches of 1,000 events on a running stream: median and 99th percentile, with and without 100
-               changes of subscriptions per second
+    stream     micro-batches of 1,000 events on a running stream: median and 99th percentile; with 100 changes of
+               subscriptions per second; with a history that 100 joins ask for, kept as a whole or by number
     shards     a sharded index against the replicated plan: time, shards visited per event, exact on all events
 
 Rivals take turns and the best of several counts; wall time and processor time of all processes are told. Matches are
@@ -40,11 +40,22 @@ import pyarrow.parquet as pq
 
 from dibs.matcher import Matcher
 from dibs.papers.workloads import boolean
-from dibs.spark import compile, explain, match, session, stream, versions
+from dibs.spark import History, compile, explain, match, session, stream, versions
 
 STARTING = 3  # batches of a stream that do not count
 PATIENCE = 60  # seconds: of a join that takes longer the first run counts
 FILES = 4  # of events: at least one for each core
+USERS, RETAINED = 2_000, 20_000  # of the events of streams with a history
+JOINED = (
+    "EXISTS d (d.user = user AND d.price < price) AND price < {0}",
+    "price < (SELECT MIN(d.price) FROM history d WHERE d.user = user) AND price > {0}",
+)
+STREAMS = {
+    "alone": (0, None),
+    "changes": (100, None),
+    "history": (0, History()),
+    "retain": (0, History(retain=RETAINED)),
+}
 TICK = os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
 
@@ -320,21 +331,30 @@ def run_shards(spark: Any, folder: Path, options: argparse.Namespace) -> None:
 
 def run_stream(spark: Any, folder: Path, options: argparse.Namespace) -> None:
     work = boolean.make_named("sparse", options.subscriptions, 1_000)
+    chance = np.random.default_rng(7)
+    keys = {name: chance.integers(0, size, 1_000).tolist() for name, size in (("user", USERS), ("price", 1_000))}
     events = pa.table(work.event_batch())
+    maps = [[*row, *zip(keys, values)] for row, values in zip(events["attributes"].to_pylist(), zip(*keys.values()))]
+    events = events.set_column(1, "attributes", pa.array(maps, events["attributes"].type))
     with Matcher.open(folder / "living") as matcher:
         matcher.add_table(work.subscription_table())
         matcher.compact()
         expressions = [(s.id, s.expression) for s in (matcher.get(i) for i in range(1_000))]
         del work
-        for changes in (0, 100):
-            told = _micro_batches(spark, folder / f"stream-{changes}", events, matcher, expressions, changes, options)
+        for name in options.streams:
+            history = STREAMS[name][1]
+            if history is not None and not matcher.joins:
+                matcher.add_many((10**9 + i, JOINED[i % 2].format(10 * i)) for i in range(100))
+                matcher.compact()
+            told = _micro_batches(spark, folder / f"stream-{name}", events, matcher, expressions, name, options)
             seconds = np.array([m.seconds for m in told])
             taken = np.array([m.compile_seconds for m in told])
             print(
-                f"stream {len(matcher):,} subscriptions, {changes} changes per second, {len(told)} batches of "
+                f"stream {name}: {len(matcher):,} subscriptions, {len(told)} batches of "
                 f"{events.num_rows:,} events: median {np.median(seconds) * 1e3:,.0f} ms, 99th percentile "
                 f"{np.quantile(seconds, 0.99) * 1e3:,.0f} ms; of which the snapshot {np.median(taken) * 1e3:,.0f} and "
-                f"{np.quantile(taken, 0.99) * 1e3:,.0f} ms; {np.mean([m.changes for m in told]):.0f} changes per batch",
+                f"{np.quantile(taken, 0.99) * 1e3:,.0f} ms; {np.mean([m.changes for m in told]):.0f} changes per "
+                f"batch, {np.mean([m.matches for m in told]):,.0f} matches",
                 flush=True,
             )
 
@@ -345,7 +365,7 @@ def _micro_batches(
     events: pa.Table,
     matcher: Matcher,
     expressions: list[tuple[Any, str]],
-    changes: int,
+    name: str,
     options: argparse.Namespace,
 ) -> list[Any]:
     """Metrics of one batch after the other; the first ones, with which workers start, are left out."""
@@ -353,6 +373,7 @@ def _micro_batches(
     inbox.mkdir(parents=True)
     pq.write_table(events, folder / "one.parquet")
     over = threading.Event()
+    changes, history = STREAMS[name]
 
     def change() -> None:
         turn = 0
@@ -365,8 +386,9 @@ def _micro_batches(
     frame = reader.option("maxFilesPerTrigger", 1).parquet(str(inbox)).repartition(2)
     changer = threading.Thread(target=change)
     changer.start()
+    paths = folder.parent / "living", folder / "out", folder / "at"
     try:
-        with stream(frame, folder.parent / "living", folder / "out", folder / "at", attributes="attributes") as query:
+        with stream(frame, *paths, attributes="attributes", history=history) as query:
             for number in range(options.batches + STARTING):
                 os.link(folder / "one.parquet", folder / "partial")
                 os.rename(folder / "partial", inbox / f"{number:06d}.parquet")
@@ -390,6 +412,7 @@ def main() -> None:
     parser.add_argument("--copies", type=int, default=2_000, help="of the events, in the long job of the section sql")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--memory", type=int, default=10**9, help="bytes of the index that a worker may hold: shards")
+    parser.add_argument("--streams", nargs="+", choices=STREAMS, default=list(STREAMS))
     parser.add_argument("--batches", type=int, default=100, help="of the section stream")
     parser.add_argument("--driver-memory", default="3g")
     options = parser.parse_args()

@@ -18,7 +18,7 @@ import pytest
 from dibs.matcher import Matcher
 from dibs.papers import page
 from dibs.papers.experiments import EXPERIMENTS
-from dibs.papers.experiments.results import COLUMNS, path_of
+from dibs.papers.experiments.results import COLUMNS, FORMS, path_of
 from dibs.papers.workloads import boolean
 
 pytestmark = pytest.mark.slow  # most of it is a tiny run of all benchmarks
@@ -315,7 +315,7 @@ def make_figures(folder: Path) -> None:
             rows = {label: dict.fromkeys(COLUMNS[:-1], (k + 1.0) * (i + 1)) for k, label in enumerate(labels)}
             x = value // 1000 if its.is_size else value
             points.append({"x": x, "of": value, "seed": 1, "subscriptions": 1000, "events": 10, "rows": rows})
-        settings = {"scale": 0.001, "events": 10, "repeats": 1}
+        settings = {"scale": 0.001, "events": 10, "repeats": 1, "forms": FORMS}
         path_of(name, folder).write_text(json.dumps({"name": name, "settings": settings, "points": points}))
 
 
@@ -331,6 +331,7 @@ def test_the_page_of_the_papers_has_true_sizes_and_names_what_is_missing(tmp_pat
     assert len(drawn) >= 36
     shown = (pages / "figures.md").read_text()
     assert "PS-Tree, table 2: advertisements: 1,000 subscriptions, 10 events, 0.1 % of the paper's size." in shown
+    assert "| PSTBloom | signatures of all attributes | of three | pstree-6a, 1,000 subscriptions | " in shown
     assert "3,000,000" not in shown and "| 20,000 | 3 | 6 | 9 |" in shown
     assert "### opindex-memory: " in (pages / "verdicts.md").read_text() and "Not measured" not in shown
     path_of("tatbul-9", figures).unlink()

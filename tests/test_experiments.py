@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -312,6 +313,18 @@ def test_limits_end_what_takes_too_much() -> None:
         run_within(Limits(minutes=0.01), take_time)
     with pytest.raises(DifferentMatches, match="they differ"):
         run_within(Limits(), fail)
+
+
+def test_the_clock_of_what_is_limited_is_fine() -> None:
+    """With a limit of the kernel's own it moved by ticks of 4 ms, and points of a few ms took nothing."""
+
+    def count_readings() -> int:
+        begin, found = time.process_time(), set()
+        while time.process_time() < begin + 0.02:
+            found.add(time.process_time())
+        return len(found)
+
+    assert run_within(Limits(), count_readings) > 100
 
 
 def test_a_process_that_waits_for_ever_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -193,7 +193,7 @@ CONSTANTS: dict[str, dict[int, list[str | int]]] = {
     "DATE_TRUNC": {0: ["DAY", "week", "QUARTER", "YEAR", "SECOND"]},
     "TIMESTAMPDIFF": {0: ["DAY", "week", "SECOND"]},
     "TIMESTAMPADD": {0: ["DAY", "MONTH", "year", "SECOND"], 1: [0, 1, -13, 2**39]},
-    "DATE_PART": {0: ["YEAR", "mons", "DOW", "hour", "W"]},
+    "DATE_PART": {0: ["YEAR", "mons", "DOW", "hour", "W", "SECOND"]},
     "RIGHT": {1: [0, 1, 2, -1, 100]},
     "LIKE": {1: ["", "%", "_", "a%", "%a", "%-0_-%", "_%É", "%,%,%", "__"]},
 }

@@ -13,6 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dibs
+from dibs.history.answering import Answerer
+from dibs.history.coded.columns import DocumentSnapshot
 from dibs.history.plan import LOOK_AGAIN, Costs, Sizes
 from dibs.language.expression import Compare, Expression, literal
 from dibs.language.printer import to_sql
@@ -129,3 +131,26 @@ def test_what_took_long_once_does_not_decide() -> None:
     assert costs.constants_first(1_000)
     costs.note(a_join=1e-7)
     assert not costs.constants_first(1_000)
+
+
+def test_documents_of_a_batch_are_indexed_before_they_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else each event tests those before it one by one. Runs of older documents stay whole."""
+    asked: list[tuple[int, int, list[int]]] = []
+
+    def answer(self: Answerer, values: Any, needed: Any, states: Any, snapshot: DocumentSnapshot) -> Any:
+        for index in snapshot.indexes.values():
+            asked.append((index.sorted, snapshot.size, [run.newest for run in index.runs]))
+        return real(self, values, needed, states, snapshot)
+
+    real = Answerer.answer
+    monkeypatch.setattr(Answerer, "answer", answer)
+    with dibs.Matcher() as m, using({"remembered_at_once": 200}):
+        m.add("less", "EXISTS d (d.k = k AND d.n < n)")
+        m.add("five", "(SELECT COUNT(*) FROM history d WHERE d.k = k) >= 5")
+        found = list(m.match_batch([{"k": i % 3, "n": i} for i in range(600)], remember=True))
+        assert found == [["five"] * (i >= 15) + ["less"] * (i >= 3) for i in range(600)]
+        sizes = [len(index.runs) for index in m.history.state.coded.snapshot.indexes.values()]
+    assert {size for _, size, _ in asked} == {200, 400, 600}
+    assert all(size == sorted and runs[-1] == size - 1 for sorted, size, runs in asked)
+    assert all(len(runs) == 1 or runs[-2] == size - 201 for _, size, runs in asked)
+    assert max(sizes) < 3

@@ -105,6 +105,27 @@ MUTATIONS = (
         suite("auto"),
     ),
     Mutation(
+        "records: tests that several values leave open",
+        "test_record",
+        "is_open |= space.coarse[test >> HIGH] == SEVERAL",
+        "is_open |= False",
+        ("tests/index/test_auto.py", "-k", "random_clauses and values"),
+    ),
+    Mutation(
+        "records: guards that several values leave open",
+        "_verify_guarded",
+        "is_open = space.coarse[guard >> HIGH] == SEVERAL",
+        "is_open = False",
+        ("tests/index/test_auto.py", "-k", "random_clauses and values"),
+    ),
+    Mutation(
+        "records: guards that are what clauses are filed under",
+        "_verify_guarded",
+        "is_open = header & SAID != 0 or clauses.offsets[row + 1] - clauses.offsets[row] > 1",
+        "is_open = False",
+        ("tests/index/test_auto.py", "-k", "random_clauses and values"),
+    ),
+    Mutation(
         "masks: tabulated",
         "_sort_by_cell",
         "rank[block.lo[space.order[i]] + 1] += 1",

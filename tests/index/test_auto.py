@@ -104,7 +104,8 @@ def test_long_lists_are_filed_under_each_of_their_values():
     rows = [[(0, [(v, v) for v in values]), (1, [(1 + r % 50, 99)])] for r, values in enumerate(lists)]
     clauses = conjunctions_of(rows, 2)
     events = events_of([{0: int(cell), 1: 60} for cell in rng.choice(constants, 200)])
-    index = create("auto", clauses)
+    with using({"vector_rows": 1_000}):
+        index = create("auto", clauses)
     assert index.plan()["records"] == 300 and index.plan()["guards"] == 300 * 200
     assert pairs_of(index, events) == expected(clauses, events)
     assert index.match(events, 1).candidates < 2 * 200 * 300 * 200 / 50_000

@@ -96,7 +96,15 @@ def test_the_plan_says_what_it_costs() -> None:
         for _ in range(4):
             m.match_batch([{f"a{i % 7}": i % 50, "b": i} for i in range(100)])
         told = m.explain_plan()
-        for words in ("way", "estimated ns an event", "measured ns an event", "bytes by part", "bytes at most"):
+        for words in (
+            "way",
+            "shares of clauses",
+            "shares of events",
+            "estimated ns an event",
+            "measured ns an event",
+            "bytes by part",
+            "bytes at most",
+        ):
             assert f"{words}: " in told
 
 

@@ -28,8 +28,16 @@ from dibs.spark.dealing import EventColumns, Turn
 from dibs.spark.found import Found
 from dibs.spark.joins.growing import _count_homes
 from dibs.spark.joins.growing_log import Log, Record
-from dibs.spark.joins.growing_merging import choose
-from dibs.spark.joins.growing_parts import Kept, StoredPart, merge_parts, number_part, rekey_part, sort_rows, write_rows
+from dibs.spark.joins.growing_parts import (
+    Kept,
+    StoredPart,
+    choose,
+    merge_parts,
+    number_part,
+    rekey_part,
+    sort_rows,
+    write_rows,
+)
 from dibs.spark.joins.growing_worker import Landing, Reading, find_home, land
 from dibs.spark.joins.hashes import EVERY, hash_documents, hash_events
 from dibs.spark.joins.keys import Keys, Pair, find_keys

@@ -29,8 +29,8 @@ from dibs.spark.ledger import Ledger
 from dibs.spark.ordering import Ranked, find_order, settle
 from dibs.spark.parquet_files import find_folder
 from dibs.spark.places import is_unfinished
+from dibs.spark.running import Interrupted, find_interruption, stop_quietly
 from dibs.spark.snapshots import BASES, Follower
-from dibs.spark.stopping import Interrupted, find_interruption, stop_quietly
 from dibs.spark.subscription_sources import DurableFolder
 from dibs.spark.tables import TableFeed
 from dibs.spark.webhook import post
@@ -296,6 +296,40 @@ def test_a_table_that_is_written_all_the_time(spark: SparkSession, tmp_path: Pat
     """table_churn.py runs for longer."""
     told = churn(spark, tmp_path, seconds=15, pause=0.5)
     assert "all exact" in told
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("name", ["subs.parquet", "subs"])
+def test_a_table_that_is_replaced_faster_than_it_is_read(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    path = tmp_path / name
+    path.mkdir() if path.suffix == "" else None
+    file = path if path.suffix else path / "a.parquet"
+    written = 0
+
+    def replace_file() -> None:
+        nonlocal written
+        written += 1
+        pq.write_table(pa.table({"id": [1], "expression": [f"n = {written}"]}), tmp_path / ".partial")
+        (tmp_path / ".partial").rename(file)
+
+    def read_slowly(table: Table, spark: SparkSession) -> Any:
+        frame = read(table, spark)
+        replace_file()
+        return frame
+
+    replace_file()
+    read = Table.read
+    monkeypatch.setattr(Table, "read", read_slowly)
+    monkeypatch.setattr("dibs.spark.tables.PATIENCE", 0.0)
+    feed = TableFeed(Table(str(path)), spark, tmp_path / "folder", "raise")
+    feed.start(stay=True)
+    for version in (2, 3):
+        assert feed.check() == Heard()
+        with Matcher.load(tmp_path / "folder") as matcher:
+            assert matcher.expression(1) == f"n = {version}"
+    feed.close()
 
 
 @pytest.mark.spark

@@ -15,8 +15,7 @@ from dibs.cli.commands import app
 from dibs.errors import MissingFile
 from dibs.matcher import Matcher
 from dibs.spark.pipeline import read_job, run_job
-from dibs.spark.pipeline.job import JobError
-from dibs.spark.pipeline.keys import PARTS
+from dibs.spark.pipeline.job import PARTS, JobError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -76,7 +76,7 @@ def run(
 @app.command(help="List the keys of a job file.")
 def keys() -> None:
     with outcome():
-        from dibs.spark.pipeline.keys import show_keys
+        from dibs.spark.pipeline.job import show_keys
 
         typer.echo(show_keys())
 

@@ -203,7 +203,7 @@ def pieces(values: EventValues, domains: Domains) -> Iterator[Piece]:
         for facet in (Facet.VALUE, Facet.REVERSED):
             to = numbers_of[facet]
             if to is not None:
-                data = s.data if facet == Facet.VALUE else reverse_strings(s.offsets, s.data)
+                data = s.data if facet == Facet.VALUE else reverse_strings(to, s.name, s.offsets, s.data)
                 found = code_strings(
                     to,
                     s.name,

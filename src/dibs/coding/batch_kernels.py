@@ -88,12 +88,16 @@ def find_string(data, first, last, constant_starts, constants, prefixes):
 
 
 @kernel
-def reverse_strings(starts, data):
+def reverse_strings(own, name, starts, data):
+    """The strings of the names that have a number, each in reverse at its place. (Unsigned places, as those of other
+    types are tested for being negative, which keeps the loop from being one of vectors.)"""
     result = np.empty(len(data), np.uint8)
-    for i in range(len(starts) - 1):
-        a, b = starts[i], starts[i + 1]
-        for k in range(b - a):
-            result[a + k] = data[b - 1 - k]
+    for i in range(len(name)):
+        if own[name[i]] >= 0:
+            a, size = np.uint64(starts[i]), np.uint64(starts[i + 1] - starts[i])
+            behind = a + size - np.uint64(1)
+            for k in range(size):
+                result[a + k] = data[behind - k]
     return result
 
 

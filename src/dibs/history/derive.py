@@ -121,8 +121,8 @@ class Joins:
         alive: Alive | None,
         all_of: NDArray[np.bool_],
     ) -> EventValues:
-        """Each event with the documents before it. Those of a chunk of events become rows together, and an event sees
-        only so many of them; after a chunk, the indexes follow."""
+        """Each event with the documents before it. Those of a chunk of events become rows, and a run of the indexes,
+        together, and an event sees only so many of them."""
         states = turn.states(values, self._answerer.asked_by_reference())
         if not states:
             return values
@@ -138,7 +138,7 @@ class Joins:
             end = min(first + size, values.events)
             snapshot = snapshot.with_documents(events_between(rows, first, end), end - first)
             for compiled in self.compiled:
-                snapshot = snapshot.with_patterns(compiled.patterns)
+                snapshot = snapshot.with_patterns(compiled.patterns).with_indexes(compiled.indexes, merge=False)
             own = None if needed is None else needed[first:end]
             if alive is not None:
                 living = self._of_alive(alive.find_joins(snapshot), all_of[first:end])

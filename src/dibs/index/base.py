@@ -187,49 +187,53 @@ def in_parts(
     blocks = -(-events // block)
     parts = max(1, min(threads * 4 if threads > 1 else 1, blocks))
     most = SINK_ROOM.value if sink else LARGEST_ROOM.value
-
-    def run(first: int, last: int, room: PairChunk) -> tuple[list[PairChunk], int, NDArray[np.int64]]:
-        done = np.zeros(7, np.int64)
-        done[0] = first
-        chunks: list[PairChunk] = []
-        given = 0
-        size = len(room[0])
-        while True:
-            work(last, room, done)
-            pairs = int(done[2])
-            if pairs:
-                given += pairs
-                if sink:
-                    sink(room[0][:pairs], room[1][:pairs])
-                else:
-                    chunks.append((room[0][:pairs], room[1][:pairs]))
-            if done[0] >= last:
-                return chunks, given, done
-            larger = 4 * size if pairs == 0 else min(4 * size, most)  # nothing fitted: as large as it takes
-            if not sink or larger > size:
-                room = np.empty(larger, np.int32), np.empty(larger, np.int32)
-            size = max(size, larger)
-
-    def first_room(events: int) -> int:
-        return min(FIRST_ROOM.value if rate is None else rate.room(events), most)
-
     if parts == 1:
-        size = first_room(events)
-        chunks, count, done = run(0, events, (np.empty(size, np.int32), np.empty(size, np.int32)))
+        size = _first_room(events, rate, most)
+        chunks, count, done = _run(work, 0, events, (np.empty(size, np.int32), np.empty(size, np.int32)), most, sink)
     else:
         # One allocation for the first rooms of all runs: a large one gets large pages, and many small ones would make
         # the threads wait for each other at every page that they touch first.
         bounds = [min(blocks * i // parts * block, events) for i in range(parts + 1)]
-        sizes = [first_room(b - a) for a, b in zip(bounds, bounds[1:])]
+        sizes = [_first_room(b - a, rate, most) for a, b in zip(bounds, bounds[1:])]
         ends = list(accumulate(sizes))
         event, row = np.empty(ends[-1], np.int32), np.empty(ends[-1], np.int32)
         rooms = [(event[b - n : b], row[b - n : b]) for n, b in zip(sizes, ends)]
-        ran = share(lambda i: run(bounds[i], bounds[i + 1], rooms[i]), parts, threads)
+        ran = share(lambda i: _run(work, bounds[i], bounds[i + 1], rooms[i], most, sink), parts, threads)
         chunks, count = [c for r in ran for c in r[0]], sum(r[1] for r in ran)
-        done = np.sum([r[2] for r in ran], axis=0)
+        done = np.sum([r[2] for r in ran], axis=0).tolist()
     if rate is not None:
         rate.saw(count, events)
-    return Pairs(chunks, int(done[3]), int(done[4]), int(done[6]), count)
+    return Pairs(chunks, done[3], done[4], done[6], count)
+
+
+def _first_room(events: int, rate: Rate | None, most: int) -> int:
+    return min(FIRST_ROOM.value if rate is None else rate.room(events), most)
+
+
+def _run(
+    work: Callable[..., None], first: int, last: int, room: PairChunk, most: int, sink: Sink | None
+) -> tuple[list[PairChunk], int, list[int]]:
+    """The chunks of pairs, how many these are (also those that went to the sink), and the kernel's numbers."""
+    progress = np.zeros(7, np.int64)
+    progress[0] = first
+    chunks: list[PairChunk] = []
+    given, size = 0, len(room[0])
+    while True:
+        work(last, room, progress)
+        done = progress.tolist()
+        pairs = done[2]
+        if pairs:
+            given += pairs
+            if sink:
+                sink(room[0][:pairs], room[1][:pairs])
+            else:
+                chunks.append((room[0][:pairs], room[1][:pairs]))
+        if done[0] >= last:
+            return chunks, given, done
+        larger = 4 * size if pairs == 0 else min(4 * size, most)  # nothing fitted: as large as it takes
+        if not sink or larger > size:
+            room = np.empty(larger, np.int32), np.empty(larger, np.int32)
+        size = max(size, larger)
 
 
 def renumber(

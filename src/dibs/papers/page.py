@@ -15,8 +15,8 @@ from typing import Any
 
 from dibs.papers.experiments import EXPERIMENTS, pictures, standing, verdicts
 from dibs.papers.experiments.claims import Claim
-from dibs.papers.experiments.experiment import MEASURES
-from dibs.papers.experiments.results import Result, path_of, read
+from dibs.papers.experiments.experiment import MEASURES, OURS_TOO
+from dibs.papers.experiments.results import FORMS, Result, path_of, read
 
 HEAD = """# The figures of the papers, measured here
 
@@ -36,6 +36,33 @@ All structures are in one process, over the same coded integers, and have found 
 - **Data** that cannot be had are stand-ins: `dibs.papers.workloads` says which, and
   how they were made. Generators follow the papers' descriptions.
 """
+
+
+# What differs between the forms of a structure, and where that is measured.
+DIFFERENCES = (
+    (
+        "BE-Tree",
+        "one attribute at a time; every event counts losses; whole nodes are inserted again",
+        "large l-nodes by all attributes at once; one event in 16; only rows that would go elsewhere",
+        ("betree-5a", "betree-5b", "pstree-6a", "pstree-6b", "betree-13a"),
+    ),
+    (
+        "OpIndex",
+        "an interval is two predicates; pivots by an event log",
+        "a list for intervals; pivots by the events seen",
+        ("opindex-10a", "opindex-11d", "pstree-6a"),
+    ),
+    ("k-index", "an array of counters, set back whole", "sorted lists are merged", ("betree-5a", "opindex-10a")),
+    ("SIFT", "all counters are set back", "those that were touched are, if few", ("betree-5a", "betree-5b")),
+    ("Propagation", "all bits are cleared", "those of the event's attributes are", ("betree-5a", "pstree-6b")),
+    ("PSTBloom", "signatures of all attributes", "of three", ("pstree-6a", "pstree-6b", "pstree-table-2")),
+    ("PSTHash", "later rows in all their cells", "beyond 2**26 in all, 256 each", ("pstree-6a", "pstree-table-2")),
+    *(
+        (name, "whole bit vectors are ANDed", "what holds is counted", ("tatbul-7",))
+        for name in ("Cluster", "Interval", "Hybrid", "Segment Tree", "Interval Tree")
+    ),
+)
+SHOWN = ("candidates", "match_us", "build_s")
 
 
 def list_measured(folder: Path) -> list[str]:
@@ -60,16 +87,16 @@ def write(folder: Path, root: Path) -> list[Path]:
 
 
 def _say_older(folder: Path, names: list[str]) -> str:
-    """Results of before the coding was measured have no `code_bytes`."""
-    older = [name for name in names if any("code_bytes" not in point for point in read(name, folder).points)]
+    """Results of before both forms were measured."""
+    older = [name for name in names if read(name, folder).settings.get("forms") != FORMS]
     if not older:
         return ""
     which = "All figures" if older == names else f"The figures {', '.join(older)}"
     return (
         f"\n{which} were measured before the experiments declared the domains of their attributes: every constant had "
         "a cell for the gap beside it, too, which takes more memory of k-index, PSTBloom and PSTHash. One seed, and "
-        "all structures of a point took turns. BE-Tree partitioned large l-nodes by all attributes at once where it is "
-        "not called otherwise, and its capacity followed the matches that it saw. Their true sizes were worked out "
+        "all structures of a point took turns. What they call BE-Tree, OpIndex and so on is the form that is called "
+        '"ours" elsewhere: each structure as it became here, not as published. Their true sizes were worked out '
         "from the scale at which they were run; those of tatbul-7, tatbul-8, tatbul-9, betree-13 and opindex-13 from "
         "the code of that time, as their files did not hold them.\n"
     )
@@ -86,11 +113,34 @@ def write_page(folder: Path, names: list[str]) -> str:
         parts.append(f"Not measured: {', '.join(missing)}.")
     if older := _say_older(folder, names):
         parts.append(older.strip())
+    parts.append(write_forms(folder, names))
     for figure, own in pictures.group(names).items():
         results = [read(name, folder) for name in own]
         parts.append(f"## {figure}\n\n![{figure}](../plots/papers/{figure}.svg)")
         parts += [_write_numbers(result) for result in results]
     return "\n\n".join(parts) + "\n"
+
+
+def write_forms(folder: Path, names: list[str]) -> str:
+    """The table of structures: both forms at the largest point of some figures."""
+    lines = [
+        "## Structures as published, and as they became here\n",
+        "Candidates and microseconds per event, published / ours, at the last point of the figure. Structures that are "
+        "not here have one form.\n",
+        "| structure | published | ours | figure | candidates | µs | built, s |",
+        "| --- | --- | --- | --- | ---: | ---: | ---: |",
+    ]
+    for label, published, ours, figures in DIFFERENCES:
+        for name in figures:
+            result = read(name, folder) if name in names else None
+            if result is None or result.settings.get("forms") != FORMS:
+                continue
+            point = result.points[-1]
+            both = [point["rows"].get(form, {}) for form in (label, label + OURS_TOO)]
+            shown = (" / ".join(_show(row.get(measure)) or "-" for row in both) for measure in SHOWN)
+            where = f"{name}, {_show(point['subscriptions'])} subscriptions"
+            lines.append(f"| {label} | {published} | {ours} | {where} | {' | '.join(shown)} |")
+    return "\n".join(lines)
 
 
 def _write_numbers(result: Result) -> str:

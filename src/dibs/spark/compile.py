@@ -17,7 +17,6 @@ from dibs.intake import check_choice
 from dibs.language.types import check_types
 from dibs.matcher import Matcher
 from dibs.spark.compiling import Compiling, Progress
-from dibs.spark.describing import describe_jobs
 from dibs.spark.frames import (
     is_frame,
     no_subscriptions,
@@ -26,11 +25,11 @@ from dibs.spark.frames import (
     subscription_columns,
     table_frame,
 )
-from dibs.spark.mistakes import Mistakes
+from dibs.spark.mistakes import Asked, Mistakes, count_uses
 from dibs.spark.places import Folder, Place, place_of
-from dibs.spark.rejected import frame_rejected
+from dibs.spark.session import describe_jobs
 from dibs.spark.shipping import check_workers
-from dibs.spark.uses import Asked, count_uses
+from dibs.spark.tasks import frame_rejected
 from dibs.storage import versions
 from dibs.storage.versions import Version
 

@@ -1,4 +1,5 @@
-"""In a worker: which events are matched by which matcher, and with which documents before them.
+"""In a worker: which events are matched by which matcher, whose files this machine has, and with which documents before
+them.
 
 Mapped      compiled subscriptions, mapped once per process; by shards, if the events were routed
 Shipment    those of a micro-batch: the matcher of the batch before, with the steps that it lacks
@@ -10,6 +11,8 @@ Reading                 those before each event of a stream (joins/growing_worke
 
 from __future__ import annotations
 
+import secrets
+import shutil
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -29,8 +32,8 @@ from dibs.spark.cold import open_texts
 from dibs.spark.joins.columns import name_columns
 from dibs.spark.joins.growing_worker import Reading, find_home
 from dibs.spark.joins.worker import DocumentFile, Meet, Meeting, open_replicated
-from dibs.spark.opening import open_matcher, write_here
-from dibs.spark.shipping import Artifact
+from dibs.spark.places import Folder, cache_folder, place_of, remove_unused
+from dibs.spark.shipping import Artifact, receive
 from dibs.spark.snapshots import BASES, Follower, Snapshot
 from dibs.storage import versions
 from dibs.storage.manifest import HEAD
@@ -210,3 +213,59 @@ def _base(base: Path, shipment: Shipment, sent: Any) -> Path:
             "filesystem that the driver and all workers share"
         )
     return write_here(shipment.snapshot.base, sent.value)
+
+
+# ---- compiled subscriptions: their files on this machine, and the Matcher that maps them ----
+
+OPENED = 4  # indexes, or shards of one, that a worker keeps mapped
+
+
+def open_matcher(
+    path: str, version: Version, files: dict[str, bytes] | Artifact | None, shard: int | None = None
+) -> Matcher:
+    """The version, or a shard of it. files: its content, for a machine that does not see the path."""
+    return _open(_here(path, version, files, shard), versions.to_text(version), shard)
+
+
+@lru_cache(maxsize=OPENED)  # workers live on from job to job
+def _open(folder: Path, text: str, shard: int | None) -> Matcher:
+    version = versions.from_text(text, "a job")
+    state = versions.load_state(folder, version, shard)
+    # One thread: Spark runs a worker on each core already.
+    return Matcher.of_state(state, version.index, threads=1, options=version.options, types=version.types)
+
+
+def _here(path: str, version: Version, files: dict[str, bytes] | Artifact | None, shard: int | None) -> Path:
+    """The folder of this machine that has the files."""
+    place = place_of(path)
+    if not isinstance(place, Folder):
+        return place.fetch(version, shard)
+    names = version.files(shard)
+    if files is None or all((place.path / name).exists() for name in names):
+        if not place.path.is_dir():
+            raise FormatError(
+                f"{path} is not there on a worker's machine: it must be on a filesystem that the driver and all "
+                "workers share, or a URL"
+            )
+        return place.path
+    return write_here(version.fingerprint, receive(files))
+
+
+def write_here(name: str, files: dict[str, bytes]) -> Path:
+    """A folder of this machine with these files. name: by which it is found again."""
+    root = cache_folder()
+    target = root / name
+    if not target.exists():
+        remove_unused(root)
+        partial = root / f"{secrets.token_hex(8)}.partial"
+        for name, content in files.items():
+            (partial / name).parent.mkdir(parents=True, exist_ok=True)
+            (partial / name).write_bytes(content)
+        try:
+            partial.rename(target)
+        except OSError:  # another worker was faster
+            shutil.rmtree(partial)
+            if not target.exists():
+                raise
+    target.touch()
+    return target

@@ -26,7 +26,7 @@ from dibs.spark.applying import become
 from dibs.spark.fed import Fed, Feed, Heard, collect_subscriptions
 from dibs.spark.frames import COLUMNS, name_columns, subscription_columns
 from dibs.spark.ordering import Ranked, find_order, settle
-from dibs.spark.stopping import stop_quietly
+from dibs.spark.running import stop_quietly
 from dibs.spark.tables import Table, TableFeed
 
 FOLDER = "subscriptions"

@@ -20,7 +20,6 @@ from dibs.jit.parcel import pack
 from dibs.language.present import read_clock
 from dibs.matcher import Matcher
 from dibs.spark.dealing import EventColumns, Shipment
-from dibs.spark.describing import describe_jobs
 from dibs.spark.events import RESULT_NAMES, attribute_places, check_arrow, column_name, event_place
 from dibs.spark.fed import Feed, Heard
 from dibs.spark.found import Found
@@ -34,6 +33,7 @@ from dibs.spark.mistakes import Mistakes, SegmentMistakes
 from dibs.spark.options import StreamOptions
 from dibs.spark.output import Output, check_output, shape_result, worker_schema
 from dibs.spark.parquet_files import SPARK_VERSION, TOLD, Target, arrow_type, begin, commit, find_folder
+from dibs.spark.session import describe_jobs
 from dibs.spark.shipping import in_worker
 from dibs.spark.sinks import QUERY_ID, Catalog, Parquet, Sink
 from dibs.spark.snapshots import BASES, Follower, Snapshot, id_type_of, refuse_mixed_ids, step_path

@@ -1,11 +1,15 @@
-"""A local Spark session for what Dibs starts itself: the demo, the CLI and the tests. Jobs bring their own."""
+"""A local Spark session for what Dibs starts itself: the demo, the CLI and the tests. Jobs bring their own. And what
+Spark's pages say of jobs that Dibs runs."""
 
 from __future__ import annotations
 
 import os
 import socket
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -41,3 +45,22 @@ def session(cores: int | None = None, app: str = "dibs", **config: str | int) ->
     for name, value in settings.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
+
+
+DESCRIPTION = "spark.job.description"
+
+
+@contextmanager
+def describe_jobs(session: Any, text: str) -> Iterator[None]:
+    """The jobs within have this description, as far as the session has any (Spark Connect has not)."""
+    try:
+        context = session.sparkContext
+        before = context.getLocalProperty(DESCRIPTION)
+    except Exception:  # whatever Connect raises, by its version
+        yield
+        return
+    context.setLocalProperty(DESCRIPTION, f"dibs: {text}")
+    try:
+        yield
+    finally:
+        context.setLocalProperty(DESCRIPTION, before)

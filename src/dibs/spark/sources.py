@@ -39,12 +39,11 @@ from dibs.matcher import Matcher, OnError
 from dibs.segments.segment import Choice, Segment
 from dibs.spark.cold import Texts, is_cold, kinds_of, read_texts
 from dibs.spark.compile import compile
-from dibs.spark.describing import describe_jobs
 from dibs.spark.frames import is_frame, is_local, no_subscriptions, not_subscriptions, subscription_columns, table_frame
+from dibs.spark.mistakes import Asked, count_kinds, count_uses
 from dibs.spark.places import Folder, Place, has_versions, local_path, place_of
-from dibs.spark.rejected import frame_rejected
-from dibs.spark.tasks import Job, bad_rows, compile_rows, write_bad
-from dibs.spark.uses import Asked, count_kinds, count_uses
+from dibs.spark.session import describe_jobs
+from dibs.spark.tasks import Job, bad_rows, compile_rows, frame_rejected, write_bad
 from dibs.storage import store, versions
 from dibs.storage.versions import Version, VersionSegment
 from dibs.tuning import tuned

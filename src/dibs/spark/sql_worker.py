@@ -28,13 +28,11 @@ from pyspark.sql.udtf import AnalyzeResult
 from dibs.errors import DibsError, EventError
 from dibs.language.sql import validate
 from dibs.matcher import Matcher
-from dibs.spark.dealing import EventColumns, Mapped, Turn, read_version
-from dibs.spark.explaining import read_event
-from dibs.spark.found import Found
-from dibs.spark.opening import open_matcher
+from dibs.spark.dealing import EventColumns, Mapped, Turn, open_matcher, read_version
+from dibs.spark.found import Found, read_event
 from dibs.spark.places import Folder, place_of
 from dibs.spark.shipping import Artifact
-from dibs.spark.worker import Task, match_turns
+from dibs.spark.worker import Slices, Task, match_turns
 from dibs.storage import store, versions
 
 EVENT = "event"  # the one column, which holds the attributes
@@ -58,12 +56,17 @@ class Index:
         self.version = read_version(named.version)
         self.matcher: Matcher = open_matcher(named.path, self.version, named.files)
         self._mapped = Mapped(named.path, named.version)
+        self._slices: Slices | None = None
 
     def find(self, events: pa.Array, count_only: bool = False) -> dict[str, pa.Array]:
         """The columns of what was found, a row for each event."""
         found = Found(self.version.ids != "int64", () if count_only else ("ids",), count_only=count_only)
         batch = pa.RecordBatch.from_arrays([events], names=[EVENT])
-        rows = list(match_turns([Turn(batch, self.matcher)], Task(self._mapped, COLUMNS, found), {}))
+        task = Task(self._mapped, COLUMNS, found)
+        self._slices = self._slices or Slices(task)
+        rows = list(match_turns([Turn(batch, self.matcher)], task, {}, self._slices))
+        if len(rows) == 1:
+            return dict(zip(rows[0].schema.names, rows[0].columns))
         names = rows[0].schema.names if rows else []
         return {name: pa.concat_arrays([part.column(name) for part in rows]) for name in names}
 

@@ -34,10 +34,9 @@ from dibs.spark.micro_batch import MicroBatches, find_wanted
 from dibs.spark.mistakes import Mistakes
 from dibs.spark.options import StreamOptions, check_names, check_options, describe_options, find_query, write_options
 from dibs.spark.places import has_versions, local_path, place_of
-from dibs.spark.running import RunningStream, close_ended
+from dibs.spark.running import RunningStream, close_ended, stop_quietly
 from dibs.spark.shipping import check_workers
 from dibs.spark.sinks import Sink, sink_of
-from dibs.spark.stopping import stop_quietly
 from dibs.spark.subscription_sources import Compiled, DurableFolder, SavedFolder, SubscriptionSource
 from dibs.spark.tables import Table
 from dibs.storage import store

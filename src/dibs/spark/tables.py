@@ -2,15 +2,19 @@
 
 A table has no lock, and most writers replace it file by file. So a version of it is taken only if it is whole, as far
 as one can see: it is there, it can be read, nobody has begun to write it without end, and its files are the same before
-and after they were read. Otherwise the stream goes on with what it has, says so in its progress (BatchMetrics.notice),
-and looks again before the next batch.
+and after they were read. (Those of this machine are linked, and the links are read: a writer that replaces files faster
+than Spark reads them is no hindrance.) Otherwise the stream goes on with what it has, says so in its progress
+(BatchMetrics.notice), and looks again before the next batch.
 """
 
 from __future__ import annotations
 
+import os
+import tempfile
 import time
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -23,13 +27,14 @@ from dibs.errors import ArgumentError, DibsError, show
 from dibs.language.types import Types
 from dibs.spark.applying import become
 from dibs.spark.fed import Fed, Heard, collect_subscriptions, log
-from dibs.spark.frames import FORMATS, find_format, is_table_name
+from dibs.spark.frames import FORMATS, find_format, is_local, is_table_name
 from dibs.spark.places import MARK, UNFINISHED, first_line, is_hidden, is_unfinished, local_path, spark_path
 from dibs.spark.snapshots import id_type_of
 
 SHRINK = 0.5
 PATIENCE = 30.0  # seconds that a start waits for whoever is writing
 PAUSE = 0.5
+PLAIN = ("parquet", "orc", "json", "csv", "text", "avro")  # formats of which a table is its files, wherever they lie
 
 
 @dataclass(frozen=True)
@@ -119,12 +124,7 @@ class TableFeed(Fed):
         stamp = self._look()
         if stamp == self._stamp:
             return
-        try:
-            rows = self._read()
-        except _NotWhole as error:
-            self._check_same(stamp, error)
-            raise
-        self._check_same(stamp)
+        rows = self._read(stamp)
         before = len(self._matcher)
         if len(rows) < before * (1 - self._table.shrink):
             share = f"{self._table.shrink:.0%}"
@@ -140,15 +140,49 @@ class TableFeed(Fed):
         self.tell(become(self._matcher, rows, self._on_error))
         self._stamp = stamp
 
-    def _check_same(self, stamp: object, error: Exception | None = None) -> None:
-        if type(stamp) is not object and self._look() != stamp:
-            raise _NotWhole("it was changed while it was read", passing=True) from error
+    def _read(self, stamp: object) -> pa.Table:
+        """The table that looks so, whole."""
+        table, look = self._table, self._look
+        with tempfile.TemporaryDirectory(prefix="table-", dir=self.folder.parent) as folder:
+            links = self._link(Path(folder))
+            if links is not None:
+                _check_same(stamp, look)
+                table, look = replace(table, path=str(links), format=table.kind()), partial(_look_at, links)
+                stamp = look()
+            try:
+                rows = self._collect(table)
+            except _NotWhole as error:
+                _check_same(stamp, look, error)
+                raise
+            _check_same(stamp, look)
+        return rows
 
-    def _read(self) -> pa.Table:
+    def _link(self, folder: Path) -> Path | None:
+        """Where the table's files, as they are now, can be read whatever becomes of the table. None: only where they
+        are."""
+        local, spark = local_path(self._table.path), self._spark
+        if local is None or not is_local(spark) or self._table.is_named(spark) or self._table.kind() not in PLAIN:
+            return None
+        if is_pattern(local) or is_pattern(str(folder)):
+            return None
+        source, links = Path(local), folder / Path(local).name
         try:
-            return collect_subscriptions(self._table.read(self._spark))
+            for file in [source] if source.is_file() else _files(source):
+                link = links / file.relative_to(source)
+                link.parent.mkdir(parents=True, exist_ok=True)
+                os.link(file, link)
+        except FileNotFoundError as error:
+            raise _NotWhole("it was changed while it was read", passing=True) from error
+        except OSError:  # another filesystem, or one that has no links
+            return None
+        return links
+
+    def _collect(self, table: Table) -> pa.Table:
+        try:
+            return collect_subscriptions(table.read(self._spark))
         except (PySparkException, Py4JJavaError, pa.ArrowException, OSError) as error:
-            raise _NotWhole(f"it cannot be read: {first_line(error)}") from error
+            told = first_line(error).replace(table.path, self._table.path)
+            raise _NotWhole(f"it cannot be read: {told}") from error
         except DibsError as error:
             raise _NotWhole(str(error)) from error
 
@@ -166,7 +200,7 @@ class TableFeed(Fed):
         try:
             if self._table.is_named(self._spark):
                 return self._ask_catalog()
-            if local is None or any(sign in local for sign in "*?[{"):
+            if local is None or is_pattern(local):
                 return self._ask_spark()
             return _look_at(Path(local))
         except OSError as error:  # a file that was just there
@@ -193,6 +227,20 @@ class TableFeed(Fed):
         return sorted(map(tuple, listed.select("path", "length", "modificationTime").collect()))
 
 
+def is_pattern(path: str) -> bool:
+    """Whether Spark takes it for one."""
+    return any(sign in path for sign in "*?[{")
+
+
+def _check_same(stamp: object, look: Callable[[], object], error: Exception | None = None) -> None:
+    if type(stamp) is not object and look() != stamp:
+        raise _NotWhole("it was changed while it was read", passing=True) from error
+
+
+def _files(folder: Path) -> list[Path]:
+    return [p for p in folder.rglob("*") if p.is_file() and not any(map(is_hidden, p.relative_to(folder).parts))]
+
+
 def _look_at(path: Path) -> object:
     if path.is_file():
         status = path.stat()
@@ -204,7 +252,7 @@ def _look_at(path: Path) -> object:
         return _stamps(p for p in log_folder.rglob("*") if p.is_file())
     if is_unfinished(path):
         raise _unfinished()
-    found = [p for p in path.rglob("*") if p.is_file() and not any(map(is_hidden, p.relative_to(path).parts))]
+    found = _files(path)
     if not found:
         raise _NotWhole("it has no files")
     return _stamps(found)

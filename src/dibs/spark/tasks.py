@@ -11,12 +11,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import DataType, LongType, StringType, StructField, StructType
 
 from dibs.errors import DuplicateId, Rejected
 from dibs.matcher import Matcher
 from dibs.segments.segment import Choice
 from dibs.spark.access import Cuts
-from dibs.spark.places import Place
+from dibs.spark.places import Place, spark_path
 from dibs.storage import versions
 from dibs.storage.versions import Version
 
@@ -164,3 +167,31 @@ def write_bad(place: Place, bad: pa.RecordBatch, job: Job) -> dict[str, Any]:
     parquet.write_table(pa.table(bad).select(LISTED), staged / name)
     place.upload(staged, [name])
     return {"rejected": bad.num_rows, "file": name}
+
+
+# ---- what is bad, on the driver ----
+
+
+def frame_rejected(
+    session: SparkSession, place: Place, version: Version, id_type: DataType, shared: bool = True
+) -> DataFrame:
+    """The bad subscriptions with their positions in the table: as many rows as the partitions before theirs have, and
+    their own place in it. shared: Spark sees the place."""
+    types = [LongType(), id_type, StringType(), StringType()]
+    schema = StructType([StructField(name, kind) for name, kind in zip(LISTED, types)])
+    if not version.rejected:
+        return session.createDataFrame([], schema)
+    folder = f"{place.name}/{versions.REJECTED}/{version.version:012d}"
+    if shared:
+        rows = session.read.schema(schema).parquet(spark_path(folder))
+    else:
+        rows = session.createDataFrame(parquet.read_table(folder))
+    offsets, total = [], 0
+    for partition, count in sorted((int(p), count) for p, count in version.about["counted"].items()):
+        offsets.append((partition, total))
+        total += count
+    joined = rows.withColumn("partition", F.shiftright("position", PARTITION_BITS)).join(
+        F.broadcast(session.createDataFrame(offsets, "partition long, before long")), "partition"
+    )
+    own = F.col("position") - F.shiftleft("partition", PARTITION_BITS)
+    return joined.select((F.col("before") + own).alias("position"), "id", "expression", "error")

@@ -85,20 +85,32 @@ def unpack_kernels(sent: tuple[str, bytes] | Artifact | None) -> None:
         unpack(Parcel(*receive(sent)))
 
 
-def match_turns(turns: Iterable[Turn], task: Task, told: dict[int, Counts]) -> Iterator[pa.RecordBatch]:
-    """told: what each partition has had, by its number."""
-    largest = LARGEST_SLICE if isinstance(task.subscriptions, (Mapped, Shipment)) else FIRST_SLICE
-    size = HISTORY_SLICE if isinstance(task.documents, Reading) else FIRST_SLICE
+class Slices:
+    """How many events are matched at once."""
+
+    def __init__(self, task: Task) -> None:
+        self.size = HISTORY_SLICE if isinstance(task.documents, Reading) else FIRST_SLICE
+        self._largest = LARGEST_SLICE if isinstance(task.subscriptions, (Mapped, Shipment)) else FIRST_SLICE
+
+    def note(self, events: int, pairs: int) -> None:
+        self.size = max(1, min(self._largest, events * PAIRS_AT_ONCE // max(pairs, 1)))
+
+
+def match_turns(
+    turns: Iterable[Turn], task: Task, told: dict[int, Counts], slices: Slices | None = None
+) -> Iterator[pa.RecordBatch]:
+    """told: what each partition has had, by its number. slices: as they were before."""
+    slices = Slices(task) if slices is None else slices
     for turn in turns:
         counts = told.setdefault(turn.number, Counts())
         counts.match_seconds += turn.seconds
         start = 0
         while start < turn.events.num_rows:
-            part = turn.slice(start, size)
+            part = turn.slice(start, slices.size)
             start += part.events.num_rows
             rows, pairs = _match(part, task, counts)
             yield rows
-            size = max(1, min(largest, part.events.num_rows * PAIRS_AT_ONCE // max(pairs, 1)))
+            slices.note(part.events.num_rows, pairs)
 
 
 def _match(turn: Turn, task: Task, counts: Counts) -> tuple[pa.RecordBatch, int]:

@@ -247,8 +247,8 @@ def _append(values: EventValues, parts: list[_Part]) -> EventValues:
     for (code, event, vector, _), own in zip(parts, kinds):
         if own[STRING]:
             rows = np.flatnonzero(vector.kind == STRING)
-            text = vector.text.take(pa.array(rows)).cast(pa.large_string())
-            texts.append((event[rows], np.full(len(rows), code, np.int32), text))
+            text = vector.text if len(rows) == len(vector) else vector.text.take(pa.array(rows))
+            texts.append((event[rows], np.full(len(rows), code, np.int32), text.cast(pa.large_string())))
     if texts:
         made["strings"] = _append_texts(s, texts)
     return replace(values, **made) if made else values

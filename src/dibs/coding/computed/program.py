@@ -30,6 +30,7 @@ from dibs.coding.computed.program_layout import (
     DAY_OF,
     DAYS_BETWEEN,
     DEPTH,
+    DIVIDE,
     ENDS_WITH,
     EPOCH,
     EXP,
@@ -66,6 +67,7 @@ from dibs.coding.computed.program_layout import (
     NUMBER,
     OR,
     POWER,
+    REMAINDER,
     REPLACE,
     REVERSE,
     RIGHT_END,
@@ -105,7 +107,7 @@ from dibs.language.scalars import Call, Field, Interval, Scalar, Value
 _PARTS = ("YEAR", "QUARTER", "MONTH", "DAY", "DAYOFWEEK", "WEEKDAY", "DAYOFYEAR", "WEEKOFYEAR")
 _CLOCK = ("HOUR", "MINUTE", "SECOND")
 _OF_A_NUMBER = ("NEGATIVE", "ABS", "SQRT", "CEIL", "FLOOR", "ROUND", "SIGN", "~")
-_SECOND, _MILLI = SIZES["SECOND"], SIZES["MILLISECOND"]
+_MINUTE, _SECOND, _MILLI = SIZES["MINUTE"], SIZES["SECOND"], SIZES["MILLISECOND"]
 assert tuple(SIZES.values()) == UNIT_SIZES
 # By function: its step, the argument of that, and how many values it takes.
 _STEPS: dict[str, tuple[int, int, int]] = {
@@ -293,6 +295,13 @@ class _Writer:
         else:
             raise _NoProgram
 
+    def _seconds(self) -> None:
+        """Those of a minute, with their fraction."""
+        self._step(EPOCH, 1, 1)
+        for op, number in ((REMAINDER, _MINUTE), (ADD, _MINUTE), (REMAINDER, _MINUTE), (DIVIDE, _SECOND)):
+            self._literal(number)
+            self._step(op, 0, 2)
+
     def _later(self, value: Scalar, interval: Interval, sign: int) -> None:
         months, rest = sign * interval.months, sign * interval.microseconds
         if abs(months) >= 2**31:
@@ -323,9 +332,12 @@ class _Writer:
 
     def _with_unit(self, function: str, arguments: tuple[Scalar, ...]) -> None:
         unit = (_said(arguments[0]) or "").upper()
-        if function == "DATE_PART" and (part := PARTS.get(unit)) is not None and part != "SECOND":
+        if function == "DATE_PART" and (part := PARTS.get(unit)) is not None:
             self._all(arguments[1:], NOW, 0, 1)
-            self._step(*_STEPS[part])
+            if part == "SECOND":
+                self._seconds()
+            else:
+                self._step(*_STEPS[part])
         elif function == "TIMESTAMPADD" and unit in (*SIZES, *MONTHS):
             number = _number_said(arguments[1])
             if number is None:

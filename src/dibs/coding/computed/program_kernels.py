@@ -306,9 +306,10 @@ def _keep(v, is_left, n, at, found, left, data, texts, done):
         if is_left[r]:
             found.kind[at + r] = NULL
         elif v.kind[r] == STRING:
-            for k in range(v.start[r], v.end[r]):
-                texts[end] = data[k]
-                end += 1
+            start, to = np.uint64(v.start[r]), np.uint64(end)
+            end += v.end[r] - v.start[r]
+            for k in range(np.uint64(end) - to):  # unsigned, or it is no loop of vectors
+                texts[to + k] = data[start + k]
         found.end[at + r] = end
     done[1] = end
 

@@ -18,6 +18,7 @@ from dibs.language.functions.plain import Plain
 from dibs.language.scalars import Field, Scalar, inputs_of
 
 BLOCK = 128  # rows at once, of which the upper values of a stack stay in the nearest cache
+SHORT = 64  # bytes of a text that there is room for at first: memory that is not touched costs nothing
 ROOM = 1 << 22  # bytes of texts that the rows of a block make on their way
 
 
@@ -37,7 +38,7 @@ def compute_rows(
     kernels: Any = bring("dibs.coding.computed.program_kernels")
     rows = places.shape[1]
     found, left, done = empty_column(rows), np.zeros(rows, np.bool_), np.zeros(3, np.int64)
-    texts = np.empty(1 << 10, np.uint8)
+    texts = np.empty(max(SHORT * rows, 1 << 10) if program.makes_texts else 1 << 10, np.uint8)
     work, literals = machine(BLOCK), literals_of(program.literals)
     work.free[0] = free
     sources = Sources(places.reshape(-1), rows, column, found, literals, data)

@@ -73,18 +73,26 @@ def transform_text(op, v, a, n, left, data, free, groups):
             v.start[i], v.end[i] = free[0], free[0] + size
             free[0] += size
         else:
-            to, unusual = free[0], np.uint8(0)
+            to = free[0]
             if to + end - start > len(data):
                 left[r] = True
                 continue
-            first = np.uint8(65 if op == LOWER else 97)
-            for k in range(start, end):
-                byte = byte_at(data, k)
-                unusual |= byte
-                data[to + k - start] = byte ^ (np.uint8(32) if np.uint8(byte - first) < 26 else np.uint8(0))
+            unusual = _change_case(data, np.uint64(start), np.uint64(to), np.uint64(end - start), op == LOWER)
             left[r] |= unusual >= 128  # other letters have rules of their own
             v.start[i], v.end[i] = to, to + end - start
             free[0] = v.end[i]
+
+
+@phase(inline=False)
+def _change_case(data, start, to, size, lower):
+    """Letters of ASCII in the other case, at another place; returns the OR of all bytes. Unsigned places, as those of
+    other types are tested for being negative, which keeps the loop from being one of vectors."""
+    first, unusual = np.uint8(65 if lower else 97), np.uint8(0)
+    for k in range(size):
+        byte = data[start + k]
+        unusual |= byte
+        data[to + k] = byte ^ np.uint8(np.uint8(np.uint8(byte - first) < 26) << np.uint8(5))
+    return unusual
 
 
 @phase(inline=False)

@@ -34,7 +34,7 @@ def distinct_strings(rows, offsets, data):
             if s < 0:
                 slots[at], hashes[n], which[i] = n + 1, own, n
                 ends[n + 1] = ends[n] + end - start
-                kept[ends[n] : ends[n + 1]] = data[start:end]
+                _copy(data, np.uint64(start), np.uint64(end - start), kept, np.uint64(ends[n]))
                 n += 1
                 break
             if hashes[s] == own and _same(kept, ends[s], ends[s + 1], data, start, end):
@@ -42,6 +42,13 @@ def distinct_strings(rows, offsets, data):
                 break
             at = (at + 1) & (room - 1)
     return which, ends[: n + 1], kept[: ends[n]]
+
+
+@phase
+def _copy(data, start, size, kept, to):
+    """Unsigned places: those of other types are tested for being negative, and it is no loop of vectors."""
+    for k in range(size):
+        kept[to + k] = data[start + k]
 
 
 @phase

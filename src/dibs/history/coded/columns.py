@@ -208,13 +208,14 @@ class DocumentSnapshot:
             new = new._fill(*long_form(values, columns), first, values.events)
         return new
 
-    def with_indexes(self, keys: Iterable[IndexKey]) -> DocumentSnapshot:
-        """With these indexes, as far as they are not there, and all of them as long as they should be."""
+    def with_indexes(self, keys: Iterable[IndexKey], merge: bool = True) -> DocumentSnapshot:
+        """With these indexes, as far as they are not there, and all of them as long as they should be. merge: see
+        grow_index."""
         made: dict[IndexKey, Index] = {}
         for key in dict.fromkeys([*self.indexes, *keys]):
             columns = np.array([self.columns[name] for name in key.names], np.int32)
             old = self.indexes.get(key) or Index.none(columns, key.equated)
-            made[key] = grow_index(old, self.documents, self.texts, self.size)
+            made[key] = grow_index(old, self.documents, self.texts, self.size, merge)
         if list(made) == list(self.indexes) and all(made[key] is self.indexes[key] for key in made):
             return self
         return replace(self, indexes=made)

@@ -4,7 +4,8 @@ An index is a value. Its entries lie in runs, each in order (layout.Run), the ne
 documents from `sorted` on are in none yet, and are tested one by one, as those are that would have too many entries
 (`wide`: with several long arrays, one for each combination). When those in no run yet have become many they make a run,
 which is merged with the runs before it that are not much longer: a document is moved a logarithmic number of times, and
-there are a logarithmic number of runs.
+there are a logarithmic number of runs. The documents of which each is still to be seen by the events after it alone are
+a run of their own before they are merged: a run that an event sees as a whole is counted without a look at its entries.
 """
 
 from __future__ import annotations
@@ -77,11 +78,15 @@ class Index:
         return replace(self, runs=tuple(_rank(each) if needs_ranks(each, first) else each for each in self.runs))
 
 
-def grow_index(index: Index, docs: Documents, texts: Texts, size: int) -> Index:
-    """With the documents up to `size`, if they have become many."""
-    waiting = size - index.sorted
-    if waiting < HISTORY_TAIL.value:
-        return index
+def grow_index(index: Index, docs: Documents, texts: Texts, size: int, merge: bool = True) -> Index:
+    """With the documents up to `size`, if they have become many. merge: with the runs before them, too."""
+    if size - index.sorted >= HISTORY_TAIL.value:
+        index = _with_run(index, docs, texts, size)
+    runs = _merge(index.runs, docs) if merge and index.runs else index.runs
+    return index if len(runs) == len(index.runs) else replace(index, runs=runs)
+
+
+def _with_run(index: Index, docs: Documents, texts: Texts, size: int) -> Index:
     most = HISTORY_ENTRIES.value
     room, wide_room = count_entries(docs, index.columns, index.sorted, size, most)
     groups, written = _with_room(index, room)
@@ -94,7 +99,7 @@ def grow_index(index: Index, docs: Documents, texts: Texts, size: int) -> Index:
     runs = index.runs
     if len(columns[0]):
         run = _in_order(Run(*columns), texts)
-        runs = _merge((*runs, Sorted(run, int(run.row.min()), int(run.row.max()))), docs)
+        runs = (*runs, Sorted(run, int(run.row.min()), int(run.row.max())))
     wide = np.append(index.wide, wide) if len(wide) else index.wide
     is_multiple = index.is_multiple or bool(is_multiple)
     return Index(index.columns, index.equated, groups, written, int(count), runs, size, wide, is_multiple)

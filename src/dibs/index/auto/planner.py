@@ -28,7 +28,7 @@ from dibs.coding.clauses import Clauses
 from dibs.index.auto.bits import Bits
 from dibs.index.auto.mask_layout import WORD
 from dibs.index.auto.masks import WIDE, Masks
-from dibs.index.auto.plan import PartCosts, Plan, is_worth_planning, make_records, plan_clauses
+from dibs.index.auto.plan import OFTEN, PartCosts, Plan, is_worth_planning, make_records, plan_clauses
 from dibs.index.auto.records import Records
 from dibs.index.auto.shares import Shares, guess_shares, measure_shares
 from dibs.index.auto.singles import ForSingles, Sieve, can_be_sieved
@@ -163,21 +163,25 @@ class Auto:
 
     def match(self, events: CodedEvents, threads: int, sink: Sink | None = None) -> Pairs:
         records, masks, vectors = self._parts
-        found = Pairs([], 0, 0)
+        found: Pairs | None = None
         if len(events) <= ONE_BY_ONE_EVENTS.value and masks.size >= ONE_BY_ONE_CLAUSES.value:
             few = self._for_few_events(masks)
             if few is not None:
                 masks = few.left
-                found.add(few.match(events, threads, sink))
+                found = few.match(events, threads, sink)
         for part, block in ((records, 1), (vectors, 1), (masks, len(WIDE) * WORD)):
             if part.size:
-                found.add(in_parts(partial(part.match, events), len(events), threads, block, part.rate, sink))
+                more = in_parts(partial(part.match, events), len(events), threads, block, part.rate, sink)
+                if found is None:
+                    found = more
+                else:
+                    found.add(more)
         self._matched += 1
         if not self._settled:
             self._look_at(events)
         elif self._matched % SETTLED == 0:
             self._look_at(events, SETTLED)
-        return found
+        return Pairs([], 0, 0) if found is None else found
 
     def plan(self) -> dict[str, Any]:
         """What went where, and on what grounds."""
@@ -326,14 +330,20 @@ class Auto:
 
 
 def _told(plan: Plan) -> dict[str, str]:
-    """What a plan costs: an event by each part, as estimated and as measured, and bytes."""
+    """What goes where and by what shares of events; what it costs an event by each part, as estimated and as measured;
+    bytes."""
 
-    def told(costs: PartCosts) -> str:
-        return ", ".join(f"{name} {cost:,.0f}" for name, cost in zip(costs._fields, costs) if cost) or "0"
+    def told(costs: PartCosts, unit: str = "") -> str:
+        return ", ".join(f"{name} {cost:,.0f}{unit}" for name, cost in zip(costs._fields, costs) if cost) or "0"
 
     corrected = PartCosts(*(cost * factor for cost, factor in zip(plan.estimated, plan.factors)))
+    presence = plan.shares.presence
+    rows = max(sum(part.size for part in plan[:3]), 1)
     return {
         "way": plan.way,
+        "shares of clauses": told(PartCosts(*(100.0 * part.size / rows for part in plan[:3])), " %"),
+        "shares of events": f"an event has {presence.sum():,.1f} of {len(presence):,} attributes; "
+        f"{int((presence >= OFTEN.value).sum()):,} are in {100 * OFTEN.value:g} % of events or more",
         "estimated ns an event": told(plan.estimated),
         "measured ns an event": "not yet" if plan.measured is None else told(plan.measured),
         "corrected ns an event": told(corrected),

@@ -18,6 +18,7 @@ from dibs.index.auto.record_layout import (
     ONE,
     SAID,
     SEARCHED,
+    SEVERAL,
     WINDOW,
 )
 from dibs.index.auto.record_tests import has_bit, is_read, rules_out, test_record
@@ -184,7 +185,7 @@ def _finish(survivors, records, clauses, jumps, events, space, room, progress):
         p = np.uint64(space.survivors[i])
         header = records.words[p]
         tested += np.int64(header & LOW)
-        fails = test_record(p, header, False, records, clauses, jumps, events, space)
+        fails = test_record(p, header, False, False, records, clauses, jumps, events, space)
         room.event[found] = progress[NEXT_EVENT]
         room.row[found] = header >> HIGH
         found += fails == 0
@@ -195,8 +196,8 @@ def _finish(survivors, records, clauses, jumps, events, space, room, progress):
 
 @phase(inline=False)
 def search_ranges(records, clauses, jumps, events, space, room, progress):
-    """The buckets of an event of ranges or several values: all clauses that stand in them are verified, but for those
-    that a test of another attribute rules out. False if the room is full."""
+    """The buckets of an event of ranges or several values: what stands in them is verified, unless a test of another
+    attribute rules it out, or tests of others are all that is left. False if the room is full."""
     e = progress[NEXT_EVENT]
     i, last = events.offsets[e], events.offsets[e + 1]
     while i < last:
@@ -222,22 +223,29 @@ def _search_rung(r, entries, records, clauses, jumps, events, space, room, progr
         if first < stop:
             read = stop
             at, end = records.guards[bucket + first], records.guards[bucket + stop]
-            if not _verify_guarded(at, end, records, clauses, jumps, events, space, room, progress):
+            of_cells = np.int64(events.attribute[k]) if shift == 0 else np.int64(-1)
+            if not _verify_guarded(at, end, of_cells, records, clauses, jumps, events, space, room, progress):
                 return False
     return True
 
 
 @kernel(inline="always")
-def _verify_guarded(at, stop, records, clauses, jumps, events, space, room, progress):
+def _verify_guarded(at, stop, of_cells, records, clauses, jumps, events, space, room, progress):
+    """of_cells: the attribute whose buckets these are, if each is a cell that the event has; or -1."""
     for k in range(at, stop):
         if progress[PAIRS] == len(room.event):
             return False
         progress[CANDIDATES] += 1
-        if rules_out(records.guard[k], space.coarse):
+        guard = records.guard[k]
+        if rules_out(guard, space.coarse):
             continue
         p = np.uint64(records.place[k])
         header = records.words[p]
-        room.event[progress[PAIRS]] = progress[NEXT_EVENT]
-        room.row[progress[PAIRS]] = header >> HIGH
-        progress[PAIRS] += test_record(p, header, True, records, clauses, jumps, events, space) == 0
+        row = np.int64(header >> HIGH)
+        is_open = space.coarse[guard >> HIGH] == SEVERAL
+        if is_open and np.int64(guard >> HIGH) == of_cells:  # by itself it is what the clause is filed under
+            is_open = header & SAID != 0 or clauses.offsets[row + 1] - clauses.offsets[row] > 1
+        room.event[progress[PAIRS]], room.row[progress[PAIRS]] = progress[NEXT_EVENT], row
+        fails = test_record(p, header, True, is_open, records, clauses, jumps, events, space)
+        progress[PAIRS] += np.int64(fails == 0)
     return True

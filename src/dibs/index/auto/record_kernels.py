@@ -24,27 +24,33 @@ from dibs.index.auto.record_layout import (
 from dibs.index.auto.record_tests import is_read, next_stamp, test_record
 from dibs.index.groups import CANDIDATES, NEXT_EVENT, PAIRS, PREDICATES, ClauseArrays, EventArrays, Room
 from dibs.index.kernels import Jumps, clear, lay_out
-from dibs.jit.group_at import grouped
+from dibs.jit.group_at import group_at, grouped
 from dibs.jit.interpreter import keeping
 from dibs.jit.kernel import kernel, phase
 from dibs.jit.lanes import prefetch
 
 
-class RecordCall(NamedTuple):
-    """What `match` reads and writes."""
+class FiledRecords(NamedTuple):
+    """What every search reads."""
 
     records: RecordArrays
     clauses: ClauseArrays
     jumps: Jumps
+
+
+class RecordCall(NamedTuple):
+    """What one search reads and writes besides."""
+
     events: EventArrays
-    space: WorkSpace
     room: Room
 
 
 @kernel
-def match(points, inexact, last_event, progress, *parts):
-    """parts: those of a RecordCall."""
-    records, clauses, jumps, events, space, room = grouped(parts, RecordCall)
+def match(points, inexact, last_event, progress, filed, space, *parts):
+    """filed, space: the addresses of a FiledRecords and a WorkSpace; parts: those of a RecordCall."""
+    records, clauses, jumps = group_at(filed, FiledRecords)
+    space = group_at(space, WorkSpace)
+    events, room = grouped(parts, RecordCall)
     progress[PAIRS] = 0
     match_events(records, clauses, jumps, events, Facts(points, inexact), last_event, space, room, progress)
 
@@ -161,7 +167,7 @@ def _read_group(g, several, records, clauses, jumps, events, space, room, progre
     progress[PREDICATES] += np.int64(end - p) - records.count[g]
     while p < end:
         header = records.words[p]
-        fails = test_record(p, header, several, records, clauses, jumps, events, space)
+        fails = test_record(p, header, several, False, records, clauses, jumps, events, space)
         p += (header & LOW) + ONE
         room.event[found] = progress[NEXT_EVENT]
         room.row[found] = header >> HIGH

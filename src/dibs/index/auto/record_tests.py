@@ -31,15 +31,17 @@ def is_read(filled, values):
 
 
 @kernel(inline="always")
-def test_record(p, header, several, records, clauses, jumps, events, space):
+def test_record(p, header, several, open_guard, records, clauses, jumps, events, space):
     """0 if the clause at words[p] holds, and was not reported before. No test is left out because another one failed:
-    that branch would be mispredicted."""
+    that branch would be mispredicted. open_guard: its guard, which may not stand among its tests, was not decided."""
     after = p + (header & LOW) + ONE
-    fails = np.uint64(0)
+    fails, is_open = np.uint64(0), open_guard
     p += ONE
     if several:
         while p < after:
-            fails |= np.uint64(rules_out(records.words[p], space.coarse))
+            test = records.words[p]
+            fails |= np.uint64(rules_out(test, space.coarse))
+            is_open |= space.coarse[test >> HIGH] == SEVERAL
             p += ONE
     else:
         while p < after:
@@ -49,7 +51,7 @@ def test_record(p, header, several, records, clauses, jumps, events, space):
             p += ONE
     flags = (header >> MIDDLE) & FLAGS
     if (several or flags != 0) and fails == 0:
-        fails = np.uint64(not verify(np.int64(header >> HIGH), flags, several, clauses, jumps, events, space))
+        fails = np.uint64(not verify(np.int64(header >> HIGH), flags, several, is_open, clauses, jumps, events, space))
     return fails
 
 
@@ -61,10 +63,11 @@ def rules_out(test, coarse):
 
 
 @phase(inline=False)
-def verify(row, flags, several, clauses, jumps, events, space):
+def verify(row, flags, several, is_open, clauses, jumps, events, space):
     """Whether a candidate that passed its tests, if they could be made, is a pair. It is asked about once: a program
-    may have several entries, and an event of several values meets a clause under each of them."""
-    program, ask_clauses = flags & np.uint64(PROGRAM) != 0, several or flags & np.uint64(VERIFY) != 0
+    may have several entries, and an event of several values meets a clause under each of them. is_open: some test
+    could not be made, as the event has several values of its attribute."""
+    program, ask_clauses = flags & np.uint64(PROGRAM) != 0, is_open or flags & np.uint64(VERIFY) != 0
     if program or several:
         if space.stamps[row] == space.stamps[-1]:
             return False

@@ -64,13 +64,14 @@ from dibs.index.auto.record_buckets import (
     stand_guards,
     take_larger,
 )
-from dibs.index.auto.record_kernels import match, match_few
+from dibs.index.auto.record_kernels import FiledRecords, match, match_few
 from dibs.index.auto.record_layout import GROUP, VERIFY, RecordArrays, WorkSizes, WorkSpace
 from dibs.index.auto.record_packing import Filed, Tests, count_fewest, has_flag, pack
 from dibs.index.auto.shares import LEVEL_BITS, WHOLE, PredicateFiling
 from dibs.index.base import Rate
 from dibs.index.groups import NEXT_EVENT, ClauseArrays
-from dibs.jit.groups import allocate, restore, saved_names
+from dibs.index.kernels import Jumps
+from dibs.jit.groups import Table, allocate, restore, saved_names
 from dibs.jit.pools import Pool, Space
 from dibs.tuning import tuned
 
@@ -93,13 +94,8 @@ class Records:
         filled = fewest | np.where(arrays["count"] > 0, GROUP, 0).astype(np.uint8)
         filled_bucket = np.packbits(np.diff(arrays["guards"]) > 0, bitorder="little")
         self.own = restore(RecordArrays, arrays, filled=filled, filled_bucket=filled_bucket)
-        self._fixed = (
-            *self.own,
-            *ClauseArrays.of(clauses),
-            clauses.on_true,
-            clauses.on_false,
-            clauses.conjunctions,
-        )  # what every search is given
+        jumps = Jumps(clauses.on_true, clauses.on_false, clauses.conjunctions)
+        self._filed = Table(FiledRecords(self.own, ClauseArrays.of(clauses), jumps))
         self._pool = Pool()
 
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -182,12 +178,12 @@ class Records:
             self.inexact,
             last,
             progress,
-            *self._fixed,
+            self._filed.address,
+            taken.space[0].address,
             events.offsets,
             events.attribute,
             events.lo,
             events.hi,
-            *taken.space,
             *room,
         )
         self._pool.give(taken)
@@ -214,9 +210,8 @@ def _order(
 
 
 def _work_space(clauses: Clauses, rungs: int) -> Space:
-    """The arrays of a WorkSpace."""
-    slots, *others = allocate(WorkSpace, WorkSizes.of(clauses.attributes, len(clauses), rungs))
-    return *slots, *others
+    """The table of a WorkSpace."""
+    return (Table(allocate(WorkSpace, WorkSizes.of(clauses.attributes, len(clauses), rungs))),)
 
 
 def _coarse_shifts(highest: NDArray[np.int32]) -> NDArray[np.uint8]:

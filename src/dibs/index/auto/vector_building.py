@@ -15,9 +15,10 @@ from dibs.index.spans import count_spans, hull_of, nth_span
 from dibs.jit.kernel import kernel, phase
 from dibs.tuning import tuned
 
-VECTOR_BYTES = tuned("vector_bytes", 32.0, 0.25, "bytes", "of vectors for a predicate; a list has 8 more for each span")
+VECTOR_BYTES = tuned("vector_bytes", 32.0, 0.25, "bytes", "of vectors for a predicate; a part of it for further spans")
 
-SPAN_BYTES = 8  # of vectors, for each span of a list beyond the first
+# Times vector_bytes, for each span of a list beyond the first; where lines are few, for a line is not too long then.
+OF_A_SPAN, OF_FEW, FEW = 0.25, 2.0, 4 * LINE
 
 
 class Segments(NamedTuple):
@@ -36,7 +37,9 @@ def make_segments(clauses: Clauses, of_row: NDArray[np.int32], highest: NDArray[
     cells = np.zeros(n + 1, np.int64)
     np.cumsum(np.where(predicates > 0, highest + 2, 0), out=cells[1:])
     mean = spans / np.maximum(predicates, 1)
-    most = np.maximum(WORD / 8 * (VECTOR_BYTES.value + SPAN_BYTES * np.maximum(mean - 1, 0)), 1).astype(np.int64)
+    of_span = np.where(predicates <= FEW, OF_FEW, OF_A_SPAN)
+    bytes_each = VECTOR_BYTES.value * (1.0 + of_span * np.maximum(mean - 1, 0))
+    most = np.maximum(WORD / 8 * bytes_each, 1).astype(np.int64)
     of_cell, count, exact = _make_segments(own, of_row, cells, most)
     return Segments(of_cell, cells, count, exact)
 

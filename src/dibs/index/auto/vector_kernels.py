@@ -7,10 +7,10 @@ from typing import NamedTuple
 import numpy as np
 
 from dibs.index.auto.record_layout import Facts
-from dibs.index.auto.vector_layout import WORD, VectorArrays, VectorSpace
+from dibs.index.auto.vector_layout import LANES, WORD, VectorArrays, VectorSpace
 from dibs.index.groups import CANDIDATES, NEXT_EVENT, NODES, PAIRS, PREDICATES, ClauseArrays, EventArrays, Room
 from dibs.index.kernels import clear, lay_out, test_conjunction
-from dibs.jit.group_at import grouped
+from dibs.jit.group_at import group_at, grouped
 from dibs.jit.kernel import kernel, phase
 from dibs.jit.lanes import and_lines, count_bits, lowest_bit, prefetch
 
@@ -18,22 +18,28 @@ ONE = np.uint64(1)
 FAR = 1 << 15  # words of vectors that do not fit into the near caches: they are prefetched
 
 
-class VectorCall(NamedTuple):
-    """What `match_vectors` reads and writes."""
+class FiledVectors(NamedTuple):
+    """What every search reads."""
 
     own: VectorArrays
     clauses: ClauseArrays
+
+
+class VectorCall(NamedTuple):
+    """What one search reads and writes besides."""
+
     events: EventArrays
-    space: VectorSpace
     room: Room
 
 
 @kernel
-def match_vectors(lanes, points, inexact, last_event, progress, *parts):
-    """parts: those of a VectorCall."""
-    index, clauses, events, space, room = grouped(parts, VectorCall)
+def match_vectors(points, inexact, last_event, progress, filed, space, *parts):
+    """filed, space: the addresses of a FiledVectors and a VectorSpace; parts: those of a VectorCall."""
+    index, clauses = group_at(filed, FiledVectors)
+    space = group_at(space, VectorSpace)
+    events, room = grouped(parts, VectorCall)
     progress[PAIRS] = 0
-    match_events(lanes, index, clauses, events, Facts(points, inexact), last_event, space, room, progress)
+    match_events(LANES, index, clauses, events, Facts(points, inexact), last_event, space, room, progress)
 
 
 @phase(inline=False)

@@ -8,8 +8,8 @@ attribute of it that the fewest events have, and looked at only if the event has
 
 Values are told apart as far as predicates of groups do: cells that the same of them cover are one *segment*. Where that
 would be too many (a vector takes a bit for each clause), neighbours are put together: a vector then says which clauses
-may hold, and those that remain are verified. Room is in proportion to the text: 32 bytes for a predicate, or 8 for each
-span of a list (`vector_bytes`).
+may hold, and those that remain are verified. Room is in proportion to the text: 32 bytes for a predicate, 8 for each
+further span of a list, or 64 where clauses are at most 2,048 (`vector_bytes`).
 
 The clauses of a group stand in the order of their least likely predicate's first cell, so that the ones of a vector
 cluster where predicates are ranges. A summary of each vector says which of its lines of 512 bits are not empty, and the
@@ -51,11 +51,11 @@ from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses
 from dibs.index.auto.vector_building import build_vectors
 from dibs.index.auto.vector_groups import Groups
-from dibs.index.auto.vector_kernels import match_vectors
-from dibs.index.auto.vector_layout import LANES, VectorArrays, VectorSizes, VectorSpace
+from dibs.index.auto.vector_kernels import FiledVectors, match_vectors
+from dibs.index.auto.vector_layout import VectorArrays, VectorSizes, VectorSpace
 from dibs.index.base import Rate
 from dibs.index.groups import ClauseArrays
-from dibs.jit.groups import allocate
+from dibs.jit.groups import Table, allocate
 from dibs.jit.pools import Pool, Space
 
 
@@ -71,7 +71,7 @@ class Vectors:
         self.groups = len(arrays["lines"])
         self.own = VectorArrays(*(arrays[name] for name in self.ARRAYS))
         self.sizes = VectorSizes(clauses.attributes, int(arrays["segments"][-1]))  # of the space for a search
-        self._fixed = *self.own, *ClauseArrays.of(clauses)  # what every search is given
+        self._filed = Table(FiledVectors(self.own, ClauseArrays.of(clauses)))
         self._pool = Pool()
 
     @classmethod
@@ -107,11 +107,10 @@ class Vectors:
         """See index.base.in_parts."""
         taken = self._pool.take(self._space)
         match_vectors(
-            LANES, events.points, self.inexact, last, progress, *self._fixed, events.offsets, events.attribute,
-            events.lo, events.hi, *taken.space, *room,
+            events.points, self.inexact, last, progress, self._filed.address, taken.space[0].address,
+            events.offsets, events.attribute, events.lo, events.hi, *room,
         )  # fmt: skip
         self._pool.give(taken)
 
     def _space(self) -> Space:
-        slots, *others = allocate(VectorSpace, self.sizes)
-        return *slots, *others
+        return (Table(allocate(VectorSpace, self.sizes)),)

@@ -88,6 +88,9 @@ def _say_range(numbers: Sequence[int], what: str) -> str:
     return " to ".join(dict.fromkeys(f"{n:,}" for n in (min(numbers), max(numbers)))) + f" {what}"
 
 
+FORMS = "published, ours"  # what is measured of each structure; results without it are of ours, by the plain names
+
+
 def path_of(name: str, folder: Path) -> Path:
     return folder / f"{find(name).points_of or name}.json"
 
@@ -103,7 +106,7 @@ def run(
     """Measures what is not measured yet, with so many seeds from the size's own on."""
     experiment, path = find(name), path_of(name, folder)
     folder.mkdir(parents=True, exist_ok=True)
-    settings = {key: value for key, value in size._asdict().items() if key != "seed"}
+    settings = {key: value for key, value in size._asdict().items() if key != "seed"} | {"forms": FORMS}
     file = json.loads(path.read_text()) if path.exists() else {}
     points: list[SavedPoint] = file["points"] if file.get("settings") == settings else []
     order = {_key(value): place for place, value in enumerate(experiment.values)}

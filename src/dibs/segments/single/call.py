@@ -60,16 +60,17 @@ class Singles:
         self._calls += 1
         if plan is NO_PLAN or len(text) > SINGLE_TEXT.value:
             return None
-        if plan.programs.present >= 0 and isinstance(now, str):  # the name of an attribute
-            return None
-        event = text
-        left = plan.without_programs
-        is_read = plan.declared is not None or (plan.computed is not None and NUL in text)  # the call computes nothing
-        if is_read or (left is not None and left.may_be_in(text)):
-            with_values = add_computed(text, plan.computed if is_read else left, now, plan.declared)
-            if with_values is None:
+        event, is_read = text, False  # is_read: the call computes nothing
+        if plan.asks_for_more:
+            if plan.programs.present >= 0 and isinstance(now, str):  # the name of an attribute
                 return None
-            text = with_values
+            left = plan.without_programs
+            is_read = plan.declared is not None or (plan.computed is not None and NUL in text)
+            if is_read or (left is not None and left.may_be_in(text)):
+                with_values = add_computed(text, plan.computed if is_read else left, now, plan.declared)
+                if with_values is None:
+                    return None
+                text = with_values
         make: Any = SingleSpace  # the pool knows tuples of arrays
         taken = self._spaces.take(make, plan.needs)
         space: Any = taken.space
@@ -84,7 +85,7 @@ class Singles:
             self._tell(plan, space, now, is_read)
         call = match_text_keeping if plan.few else match_text
         status = call(plan.address, space.address, text, space.needs.values)
-        while status in (FULL, LEFT):
+        while status != DONE and status in (FULL, LEFT):
             if status == FULL:
                 space = SingleSpace(space.needs._replace(rows=4 * space.needs.rows))
             else:

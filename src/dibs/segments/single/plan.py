@@ -169,6 +169,7 @@ class EventTable:
         self.address = self._table.address
         self.parts, self.names, self.pending = parts, paths, pending
         self.declared = names.declared(types) if types else None
+        self.asks_for_more = self.computed is not None or self.declared is not None  # than what the text says
         self.segments = [layer.segment for layer in state.layers]
         self.has_residuals = any(segment.residuals is not None for segment in self.segments)
         self.asked = [(i, layer) for i, layer in enumerate(state.layers) if parts[i].parts is ASKED]

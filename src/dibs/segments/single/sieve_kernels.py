@@ -136,7 +136,7 @@ def _test_passed(passed, own, events, layer, work, sifting, room, progress):
             p += ONE
         row, flags = header >> HIGH, (header >> MIDDLE) & FLAGS
         if flags != 0 and fails == 0:
-            fails = np.uint64(not verify(np.int64(row), flags, False, own.clauses, own.jumps, events, work))
+            fails = np.uint64(not verify(np.int64(row), flags, False, False, own.clauses, own.jumps, events, work))
         room.event[found], room.row[found] = layer, row
         found += np.int64(fails == 0)
     progress[PAIRS] = found

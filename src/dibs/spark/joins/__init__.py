@@ -8,11 +8,10 @@ a history, as in one process.
     keys.py          by which attributes the joins of some subscriptions equate
     hashes.py        keys of values
     history.py       `History`: what users say of the documents
-    meeting.py       documents to the partitions whose events ask for them
     columns.py       columns of Arrow batches as events and documents
     partitioned.py   the plan of a batch, on the driver: few documents to every worker, or many by their keys
     worker.py        what a batch runs in the workers
     growing.py       the history of a stream, which grows: files for each micro-batch, on the driver
-    growing_log.py   those files
+    growing_log.py   which of them a batch begins with; growing_parts.py: what they hold, and how small ones are merged
     growing_worker.py   what a stream runs in the workers
 """

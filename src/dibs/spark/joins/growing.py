@@ -38,8 +38,7 @@ from dibs.matcher import Matcher
 from dibs.spark.events import as_frame, attribute_places, event_place, is_for_arrow
 from dibs.spark.frames import cores_of
 from dibs.spark.joins.growing_log import Log, Record
-from dibs.spark.joins.growing_merging import Merging
-from dibs.spark.joins.growing_parts import Kept, StoredPart, new_name, number_part, rekey_part, sort_rows
+from dibs.spark.joins.growing_parts import Kept, Merging, StoredPart, new_name, number_part, rekey_part, sort_rows
 from dibs.spark.joins.growing_worker import Landing, Reading
 from dibs.spark.joins.history import History
 from dibs.spark.joins.keys import Keys, find_keys

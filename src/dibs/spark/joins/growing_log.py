@@ -1,6 +1,6 @@
 """The log of a history that grows: which documents a micro-batch begins with, and its own.
 
-    history/batches/       the records (batch_log.py): the parts before a batch, and its own part
+    history/batches/       the records (ledger.py): the parts before a batch, and its own part
     history/parts/NAME/    files that never change (growing_parts.py): the events of one batch, or those of several,
                            merged
 
@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from dibs.errors import DibsError
-from dibs.spark.batch_log import BatchLog
 from dibs.spark.joins.growing_parts import StoredPart
+from dibs.spark.ledger import BatchLog
 
 HISTORY, PARTS = "history", "parts"
 FORMAT = 2

@@ -1,7 +1,6 @@
 """A pipeline as a program: a job file in TOML says where events and subscriptions come from and where matches go.
 
-job.py    the file to a JobFile, with an error for each key that is wrong
-keys.py   which keys there are
+job.py    which keys there are; the file to a JobFile, with an error for each key that is wrong
 run.py    a JobFile to a running stream, or a backfill
 """
 
