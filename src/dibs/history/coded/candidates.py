@@ -201,7 +201,7 @@ class PairedJoins:
     ) -> tuple[Ints, Ints]:
         """The pairs that satisfy all of these; only so much of them is there at once, whatever an event has. states: of
         joins within."""
-        cuts = np.cumsum(pairs.sizes(values, snapshot, event, row)) // tuned.derived_at_once
+        cuts = np.cumsum(pairs.sizes(values, snapshot, event, row)) // DERIVED_AT_ONCE.value
         found = [(event[:0], row[:0])]
         for part in np.split(np.arange(len(event)), np.flatnonzero(np.diff(cuts)) + 1):
             if len(part):
