@@ -126,7 +126,8 @@ def write_forms(folder: Path, names: list[str]) -> str:
     lines = [
         "## Structures as published, and as they became here\n",
         "Candidates and microseconds per event, published / ours, at the last point of the figure. Structures that are "
-        "not here have one form.\n",
+        "not here have one form. The machine had other work: PSTHash, whose two forms do the same until it is full, "
+        "shows the noise.\n",
         "| structure | published | ours | figure | candidates | µs | built, s |",
         "| --- | --- | --- | --- | ---: | ---: | ---: |",
     ]
