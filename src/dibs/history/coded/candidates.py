@@ -17,13 +17,14 @@ from numpy.typing import NDArray
 
 from dibs.coding.clauses import runs
 from dibs.coding.computed import compute
+from dibs.coding.computed.program_layout import MOST_COMBINATIONS
 from dibs.coding.events.wanted import WantedNames
-from dibs.coding.values import Booleans, EventValues, Numbers, Strings, Times, Unreadable
+from dibs.coding.values import Booleans, EventValues, Numbers, Strings, Times, Unreadable, rows_where
 from dibs.history.coded.answer_kernels import count_candidates, list_candidates
 from dibs.history.coded.answers import room_for_totals, with_values
 from dibs.history.coded.columns import DocumentSnapshot
 from dibs.history.coded.known import Ints
-from dibs.history.coded.layout import SEVERAL, UNREADABLE, Asked, View
+from dibs.history.coded.layout import SEVERAL, STRING, UNREADABLE, Asked, View
 from dibs.history.coded.operands import operands_of
 from dibs.history.coded.program import Builder, Compiled, conjunctions_of
 from dibs.history.keys import cells_of, plain_values
@@ -39,6 +40,9 @@ if TYPE_CHECKING:
     from dibs.history.state import HistoryState
 
 DERIVED_AT_ONCE = tuned("derived_at_once", 1 << 20, 1, "answers", "to joins that are given by one call of the kernel")
+
+
+_ALL = 1 << 40
 
 
 class _Listed(NamedTuple):
@@ -67,7 +71,9 @@ class Within(Protocol):
 class _Pairs:
     """What is read of events and documents to make pairs of them, and what that gives."""
 
-    def __init__(self, leaves: Sequence[Predicate]):
+    def __init__(self, leaves: Sequence[Predicate], most: int):
+        """most: values of an attribute of a document that are read."""
+        self._most = most
         read = [read_of_pair(leaf.attribute) for leaf in leaves]
         joins = [join for leaf in leaves if (join := join_within(leaf.attribute)) is not None]
         self.events = sorted({name for events, _ in read for name in events})
@@ -77,7 +83,27 @@ class _Pairs:
         self.wanted = WantedNames([*self.names, *asked]).at_time_of(name_in_pair(NOW, True))
 
     def compute(self, values: EventValues, snapshot: DocumentSnapshot, event: Ints, row: Ints) -> EventValues:
-        return compute_pairs(values, snapshot, event, row, self.events, self.documents, self.wanted)
+        return compute_pairs(values, snapshot, event, row, self.events, self.documents, self.wanted, self._most)
+
+    def sizes(self, values: EventValues, snapshot: DocumentSnapshot, event: Ints, row: Ints) -> Ints:
+        """How much is read of each pair: values, and their bytes."""
+        is_read = np.zeros(len(values.names), np.bool_)
+        is_read[[values.names.codes[name] for name in self.events]] = True  # type: ignore[attr-defined]
+        of_event = np.zeros(values.events, np.int64)
+        for rows in (values.numbers, values.strings, values.times, values.booleans, values.unreadable):
+            of_event += np.bincount(rows.event[is_read[rows.name]], minlength=values.events)
+        s, own = values.strings, is_read[values.strings.name]
+        of_event += np.bincount(s.event[own], np.diff(s.offsets)[own] >> 4, values.events).astype(np.int64)
+        for number, code, _ in values.ranges:
+            of_event[number] += is_read[code]
+        rows_of, place = np.unique(row, return_inverse=True)
+        of_row = np.zeros(len(rows_of), np.int64)
+        for name in self.documents:
+            for at, _, kind, _, tie in _of_documents(snapshot, snapshot.columns[name], rows_of, 0, self._most):
+                text = np.where(kind == STRING, tie, 0)
+                size = 1 + (snapshot.texts.start[text + 1] - snapshot.texts.start[text] >> 4)
+                of_row += np.bincount(at, size, len(rows_of)).astype(np.int64)
+        return of_event[event] + of_row[place]
 
 
 class PairedJoins:
@@ -95,8 +121,8 @@ class PairedJoins:
                 joins = tuple(leaf for leaf in paired if join_within(leaf.attribute) is not None)
                 self._parts.append(_Listed(place, number, leaves, joins))
         self.places = sorted({part.place for part in self._parts})
-        self._computed = _Pairs([leaf for part in self._parts for leaf in part.leaves])
-        self._asked = _Pairs([leaf for part in self._parts for leaf in part.joins])
+        self._computed = _Pairs([leaf for part in self._parts for leaf in part.leaves], MOST_COMBINATIONS + 1)
+        self._asked = _Pairs([leaf for part in self._parts for leaf in part.joins], _ALL)
         for name in (*self._computed.documents, *self._asked.documents):
             builder.add_name(name)
         self._compiled = builder.compile()
@@ -156,16 +182,56 @@ class PairedJoins:
             asked.seen[:] = 0
             row = list_candidates(asked, events[first:end], part.number, offsets).astype(np.int64)
             event = np.repeat(events[first:end], counts[first:end])
-            if part.leaves and len(event):
-                both = self._computed.compute(values, snapshot, event, row)
-                event, row = _kept(both, part.leaves, event, row)
-            if part.joins and len(event):
-                assert self._within is not None
-                both = self._asked.compute(values, snapshot, event, row)
-                own = states if len(states) == 1 else [states[each] for each in event.tolist()]
-                event, row = _kept(self._within.answer(both, None, own, snapshot), part.joins, event, row)
+            if part.leaves:
+                event, row = self._some_at_a_time(self._computed, first_of(values), snapshot, part.leaves, event, row)
+            if part.joins:
+                event, row = self._some_at_a_time(self._asked, values, snapshot, part.joins, event, row, states)
             yield event, row
             first = end
+
+    def _some_at_a_time(
+        self,
+        pairs: _Pairs,
+        values: EventValues,
+        snapshot: DocumentSnapshot,
+        leaves: Sequence[Predicate],
+        event: Ints,
+        row: Ints,
+        states: Sequence[HistoryState] | None = None,
+    ) -> tuple[Ints, Ints]:
+        """The pairs that satisfy all of these; only so much of them is there at once, whatever an event has. states: of
+        joins within."""
+        cuts = np.cumsum(pairs.sizes(values, snapshot, event, row)) // DERIVED_AT_ONCE.value
+        found = [(event[:0], row[:0])]
+        for part in np.split(np.arange(len(event)), np.flatnonzero(np.diff(cuts)) + 1):
+            if len(part):
+                e, r = event[part], row[part]
+                both = pairs.compute(values, snapshot, e, r)
+                if states is not None:
+                    assert self._within is not None
+                    own = states if len(states) == 1 else [states[each] for each in e.tolist()]
+                    both = self._within.answer(both, None, own, snapshot)
+                found.append(_kept(both, leaves, e, r))
+        event, row = map(np.concatenate, zip(*found))
+        return event, row
+
+
+def first_of(values: EventValues) -> EventValues:
+    """With no more values of an attribute than tell that there are too many to compute with."""
+
+    def is_first(event: Ints, name: Ints) -> NDArray[np.bool_]:
+        group = event.astype(np.int64) * len(values.names) + name
+        order = np.argsort(group, kind="stable")
+        place = np.arange(len(group))
+        found = np.empty(len(group), np.bool_)
+        begins = np.maximum.accumulate(np.where(np.diff(group[order], prepend=-1) != 0, place, 0))
+        found[order] = place - begins <= MOST_COMBINATIONS
+        return found
+
+    tables = (values.numbers, values.strings, values.times, values.booleans)
+    if max(len(rows.event) for rows in tables) <= MOST_COMBINATIONS:
+        return values
+    return replace(values, **rows_where(values, is_first))
 
 
 def compute_pairs(
@@ -176,6 +242,7 @@ def compute_pairs(
     events: Sequence[str],
     documents: Sequence[str],
     wanted: WantedNames,
+    most: int,
 ) -> EventValues:
     """Pairs of events (in order) and documents as events, with what is computed from both."""
     codes, own_codes = wanted.codes, values.names.codes  # type: ignore[attr-defined]
@@ -185,7 +252,7 @@ def compute_pairs(
     both = _of_events(values, event, place, wanted)
     found: list[tuple[Ints, ...]] = []
     for name in documents:
-        found += _of_documents(snapshot, snapshot.columns[name], row, codes[name_in_pair(name, False)])
+        found += _of_documents(snapshot, snapshot.columns[name], row, codes[name_in_pair(name, False)], most)
     if found:
         pair, code, kind, key, tie = (np.concatenate(each) for each in zip(*found))
         bad = kind == UNREADABLE
@@ -234,14 +301,17 @@ def _of_events(values: EventValues, event: Ints, place: Ints, wanted: WantedName
     return EventValues(len(event), wanted.names, ranges=ranges, **made)
 
 
-def _of_documents(snapshot: DocumentSnapshot, column: int, row: Ints, code: int) -> Iterator[tuple[Ints, ...]]:
+def _of_documents(
+    snapshot: DocumentSnapshot, column: int, row: Ints, code: int, most: int
+) -> Iterator[tuple[Ints, ...]]:
     """(pair, name, kind, key, tie) of the values of an attribute of documents."""
     kind, key, tie = snapshot.kind[column, row], snapshot.key[column, row], snapshot.tie[column, row]
     single = np.flatnonzero(kind <= UNREADABLE)
     yield single, np.full(len(single), code), kind[single], key[single], tie[single]
     several = np.flatnonzero(kind == SEVERAL)
-    pair = np.repeat(several, tie[several])
-    at = runs(key[several], tie[several].astype(np.int64))
+    size = np.minimum(tie[several].astype(np.int64), most)
+    pair = np.repeat(several, size)
+    at = runs(key[several], size)
     yield pair, np.full(len(pair), code), *(each[at] for each in snapshot.extra)
 
 
