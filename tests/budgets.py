@@ -4,7 +4,7 @@
     PYTHONPATH=src:tests python tests/budgets.py --lower      writes budgets.toml: each budget that can fall falls
     PYTHONPATH=src:tests python tests/budgets.py --raise "lines.src/dibs/spark" ...     lets these rise, too
 
-A commit that adds a capability may raise a budget, with the reason in DECISIONS.md. The walk on Spark is measured by
+A commit that adds a capability may raise a budget, with the reason in docs/decisions. The walk on Spark is measured by
 its test alone, which has a session: change it by hand.
 """
 

@@ -1,4 +1,4 @@
-"""Modules and files that docstrings, comments and pages name are there. (CHANGELOG.md and DECISIONS.md tell of what
+"""Modules and files that docstrings, comments and pages name are there. (CHANGELOG.md and docs/decisions tell of what
 was: they may name what is gone.)"""
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "dibs"
 FOLDERS = ("src", "tests", "benchmarks", "examples")
-OF_THE_PAST = {"CHANGELOG.md", "DECISIONS.md"}
+OF_THE_PAST = {ROOT / "CHANGELOG.md", *(ROOT / "docs" / "decisions").glob("*.md")}
 # `history.add` and `matcher.match` are the API, `spark.sql.…` is Spark's: these count with `dibs.` before them only.
 AMBIGUOUS = {
     "history",
@@ -117,7 +117,7 @@ def unknown_files(path: Path, root: Path) -> Iterator[str]:
 
 
 def read() -> list[Path]:
-    pages = [p for p in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")) if p.name not in OF_THE_PAST]
+    pages = [p for p in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")) if p not in OF_THE_PAST]
     sources = [p for folder in FOLDERS for p in (ROOT / folder).rglob("*.py")]
     return sorted({*pages, *sources} - {Path(__file__)})
 
