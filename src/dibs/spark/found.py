@@ -1,7 +1,7 @@
 """What workers tell of the matches of events: one row per event, with arrays.
 
 Spark makes long rows of arrays for a third of what it takes to bring long rows from Python (docs/decisions), and
-whatever is counted or filtered is counted by events, not by pairs. With `match(..., explain=True)`, also why events match.
+whatever is counted or filtered is counted by events, not by pairs. With `match(..., explain=True)`, also why.
 """
 
 from __future__ import annotations
