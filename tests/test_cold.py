@@ -33,7 +33,8 @@ from entries import Making, Subscription, askings, check_counts, check_top, cold
 from plain_matchers import is_plain, plain_matcher
 from strategies import RANDOM, cases
 
-README = Path(__file__).parent.parent / "README.md"
+ROOT = Path(__file__).parent.parent
+PAGES = ("README.md", "docs/operations.md")  # what people try first
 IMPORT_FAILS = """
 import sys
 class Refuse:
@@ -59,9 +60,11 @@ def run(program: str, folder: Path) -> str:
     return done.stdout
 
 
-def readme_examples() -> list[str]:
-    """The doctests of README, block by block."""
-    return re.findall(r"```python\n(>>> .*?)```", README.read_text(), re.S)
+def examples_of(*pages: str) -> list[str]:
+    """The doctests of pages, block by block."""
+    return [
+        block for page in pages for block in re.findall(r"```python\n(>>> .*?)```", (ROOT / page).read_text(), re.S)
+    ]
 
 
 def doctest_of(examples: list[str]) -> str:
@@ -75,12 +78,12 @@ print("good")
 
 
 def test_the_first_example_imports_neither_numba_nor_arrow_nor_re2(tmp_path: Path) -> None:
-    assert run(IMPORT_FAILS + doctest_of(readme_examples()[:2]), tmp_path) == "good\n"
+    assert run(IMPORT_FAILS + doctest_of(examples_of("README.md")[:2]), tmp_path) == "good\n"
 
 
 def test_the_examples_need_no_compiler(tmp_path: Path) -> None:
     """Up to where subscriptions are compiled on purpose, by save."""
-    first, second, *others = readme_examples()
+    first, second, *others = examples_of("README.md", "docs/operations.md")
     (use,) = (text for text in others if "m.save" in text)
     assert run(COMPILER_FAILS + doctest_of([first, second, use[: use.index(">>> m.save")]]), tmp_path) == "good\n"
 

@@ -15,7 +15,7 @@ import pytest
 from command_line import run
 from dibs.jit import ready
 from dibs.warming import processes
-from test_cold import COMPILER_FAILS, doctest_of, readme_examples
+from test_cold import COMPILER_FAILS, PAGES, doctest_of, examples_of
 
 UNREACHED = """
 import importlib, json
@@ -98,8 +98,8 @@ def test_the_workload_reaches_every_kernel() -> None:
 
 @pytest.mark.usefixtures("warm")
 def test_nothing_is_left_to_compile() -> None:
-    """By README's examples, and by a longer use."""
-    examples = ENGINE + "import os, tempfile; os.chdir(tempfile.mkdtemp())\n" + doctest_of(readme_examples())
+    """By the examples of the first pages, and by a longer use."""
+    examples = ENGINE + "import os, tempfile; os.chdir(tempfile.mkdtemp())\n" + doctest_of(examples_of(*PAGES))
     assert in_a_process(COMPILER_FAILS + examples) == "good\n"
     assert in_a_process(COMPILER_FAILS + ENGINE + LONGER) == "good\n"
 

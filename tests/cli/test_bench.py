@@ -35,7 +35,7 @@ def test_a_figure_is_written_goes_on_and_is_compared(tmp_path, monkeypatch):
     endings = {path.suffix for path in tmp_path.iterdir()}
     assert endings == {".json", ".csv", ".svg", ".png"}
     rows = list(csv.DictReader((tmp_path / "opindex-7.csv").open()))
-    assert [row["structure"] for row in rows] == ["BE-Tree", "auto"] * len(VALUES)
+    assert [row["structure"] for row in rows] == ["BE-Tree", "BE-Tree, ours", "auto"] * len(VALUES)
 
     path = tmp_path / "opindex-7.json"
     result = json.loads(path.read_text())
@@ -55,7 +55,7 @@ def test_a_figure_is_written_goes_on_and_is_compared(tmp_path, monkeypatch):
     assert dibs("compare", path, path).exit_code == 0
     worse, better = dibs("compare", path, other), dibs("compare", other, path)
     assert (worse.exit_code, better.exit_code) == (1, 0)
-    assert worse.stdout.count(": worse") == better.stdout.count(": better") == 2 * len(VALUES)
+    assert worse.stdout.count(": worse") == better.stdout.count(": better") == 3 * len(VALUES)
     other.write_text(json.dumps(result | {"settings": {"scale": 1}}))
     refused = dibs("compare", path, other)
     assert refused.exit_code == 2 and "measure the same twice" in refused.output
@@ -69,7 +69,7 @@ def test_figures_that_show_the_same_points_share_them(tmp_path, monkeypatch):
         json.dumps(
             {
                 "name": "opindex-10e",
-                "settings": {"scale": 0.001, "events": 200, "repeats": 5},
+                "settings": {"scale": 0.001, "events": 200, "repeats": 5, "forms": results.FORMS},
                 "points": [
                     {"x": v, "of": v, "seed": 1, "subscriptions": 1, "rows": {one: {"bytes": 7} for one in labels}}
                     for v in shown.values

@@ -80,7 +80,7 @@ def _code_values(values, texts, asked, lookup, c, room, still, sought, heads):
     """The cells of the entries that are asked for."""
     for first in range(0, asked, _BLOCK):
         last = min(first + _BLOCK, asked)
-        count, numbers, strings = _code_block(values, texts, first, last, lookup, c, room, still, sought, heads)
+        count, numbers, strings = _code_block(values, texts, (first, last), lookup, c, room, still, sought, heads)
         _search_numbers(values, numbers, c, room, sought)
         if strings > 0:
             _search_strings(values, texts, strings, c, room, heads)
@@ -140,12 +140,12 @@ def _ask_for_times(values, own, timed, room):
 
 
 @phase
-def _code_block(values, texts, first, last, lookup, c, room, still, sought, heads):
-    """Cells of the entries first to last, but for numbers and strings, which are sought together. A value that may
-    be looked up gets the cell of a gap and is kept open. Returns how many of those, numbers and strings there are."""
+def _code_block(values, texts, entries, lookup, c, room, still, sought, heads):
+    """Cells of the entries (from, to), but for numbers and strings, which are sought together. A value that may be
+    looked up gets the cell of a gap and is kept open. Returns how many of those, numbers and strings there are."""
     looked = len(lookup.numbers) > 0
     count = numbers = strings = 0
-    for entry in range(first, last):
+    for entry in range(entries[0], entries[1]):
         p = np.uint64(entry)
         i, a = np.uint64(room.place[p]), np.uint64(room.attribute[p])
         kind, key = values.kind[i], values.key[i]

@@ -194,6 +194,38 @@ def _truth(data, at, end):
     return np.int64((data[start] | 32) - 32 * negated), np.int64(stop)
 
 
+@phase
+def _may_stand(word, is_called_or_known, is_before_string):
+    """Whether a word that is no name may stand here: what takes a string has one, also in parentheses."""
+    if word in (LIKE, RLIKE, REGEXP, ESCAPE):
+        return is_before_string and is_called_or_known
+    return is_called_or_known or word in (DATE, TIMESTAMP)
+
+
+@phase
+def _is_part_of_shape(data, piece, word, before, in_call):
+    """A type, a unit, a word of a join, or a variable: behind an arrow every name may be one. And a length of time,
+    which is no constant of its own."""
+    kind, start, stop = piece
+    if kind == NUMBER:
+        return before == INTERVAL
+    return kind == WORD and (in_call or word == INTERVAL or before == INTERVAL) and not _is_quoted(data, start, stop)
+
+
+@phase
+def _read_items(data, end, piece, shape, holes, b, h):
+    """The items of a list that begins with this piece, if it has constants alone: one past its shape (as before: it has
+    others; -1: something comes behind it), one past its holes, the piece behind it."""
+    found, last = read_list(data, piece[2], end, holes, h)
+    if found == 0:
+        return b, h, piece
+    behind = next_piece(data, last, end, False)
+    if not _ends_condition(data, behind[0], behind[1], behind[2]):
+        return np.int64(-1), h, behind
+    shape[b] = found
+    return b + 1, h + 1 + holes.size[h], behind
+
+
 @phase(inline=False)
 def _read_predicate(data, end, piece, shape, holes, b, h):
     """Adds the predicate that begins with this piece: (one past its shape or -1, one past its holes, whether they are
@@ -214,57 +246,45 @@ def _read_predicate(data, end, piece, shape, holes, b, h):
         after, after_start, after_stop = next_piece(data, stop, end, False)
         negative = sign == _MINUS and after == NUMBER and _is_before_number(before)
         if negative or (sign == _DOT and after == NUMBER and after_start == stop):
-            start = after_start if negative else start
-            kind, stop, sign = NUMBER, after_stop, np.int64(0)
+            kind, start, stop, sign = NUMBER, after_start if negative else start, after_stop, np.int64(0)
             after, after_start, after_stop = next_piece(data, stop, end, False)
         follows = _sign_at(data, after, after_start, after_stop)
-        is_before_string = after in (STRING, RAW_STRING)
-        known = _is_known(word)
+        known, is_before_string = _is_known(word), after in (STRING, RAW_STRING)
         found = np.int64(1)  # what stands here: its byte, or 0 to leave the text alone
         if kind == WORD and (known or follows == _OPEN or is_before_string):
-            takes_string = word in (LIKE, RLIKE, REGEXP, ESCAPE)  # it must be known, also in parentheses
-            is_time = word in (DATE, TIMESTAMP)
-            if (takes_string and not is_before_string) or not (known or follows == _OPEN or is_time):
+            if not _may_stand(word, known or follows == _OPEN, is_before_string):
                 break
             b = _write_word(data, start, stop, True, shape, b)
             before = word if word != 0 else np.int64(1)
             betweens += (np.int64(word == BETWEEN) - np.int64(word == AND)) if inner == 0 else 0
             kind, start, stop = after, after_start, after_stop
             if word == IN and follows == _OPEN and inner == 0:
-                found, last = read_list(data, after_stop, end, holes, h)
-                if found != 0:
-                    kind, start, stop = next_piece(data, last, end, False)
-                    if not _ends_condition(data, kind, start, stop):
-                        break  # so that nothing comes behind the items of a list
-                    shape[b], is_plain = found, False
-                    b, h = b + 1, h + 1 + holes.size[h]
+                at = b
+                b, h, (kind, start, stop) = _read_items(data, end, (kind, start, stop), shape, holes, b, h)
+                if b < 0:
+                    break
+                is_plain &= b == at
+            continue
+        if kind in (WORD, QUOTED_NAME) and follows == _DOT:
+            stop = _path_end(data, stop, end)
+            if stop < 0 or b + stop - start + 2 >= len(shape):
+                break
+            after, after_start, after_stop = next_piece(data, stop, end, False)
+            follows = _sign_at(data, after, after_start, after_stop)
+        if kind == NUMBER and after_start == stop and (after == WORD or (after == SIGN and data[after_start] == _DOT)):
+            break
+        in_call = inner > 0 and not (before == _OPEN and follows == _COMMA and not has_arrow)
+        if _is_part_of_shape(data, (kind, start, stop), word, before, in_call):
+            if b + stop - start + 2 >= len(shape):
+                break
+            b = _write_word(data, start, stop, False, shape, b)
+            before = before if kind == NUMBER else word if word == INTERVAL else np.int64(1)
+            kind, start, stop = after, after_start, after_stop
             continue
         if kind in (WORD, QUOTED_NAME):
-            if follows == _DOT:
-                stop = _path_end(data, stop, end)
-                if stop < 0 or b + stop - start + 2 >= len(shape):
-                    break
-                after, after_start, after_stop = next_piece(data, stop, end, False)
-                follows = _sign_at(data, after, after_start, after_stop)
-            # A type, a unit, a word of a join, or a variable: behind an arrow every name may be one.
-            is_word = inner > 0 and not (before == _OPEN and follows == _COMMA and not has_arrow)
-            is_word |= word == INTERVAL or before == INTERVAL
-            if is_word and kind == WORD and not _is_quoted(data, start, stop):
-                b = _write_word(data, start, stop, False, shape, b)
-                before = word if word == INTERVAL else np.int64(1)
-                kind, start, stop = after, after_start, after_stop
-                continue
             holes.kind[h], holes.start[h], holes.size[h] = _NAME, start, stop - start
             found = np.int64(A_NAME)
         elif kind == NUMBER:
-            if after_start == stop and (after == WORD or (after == SIGN and data[after_start] == _DOT)):
-                break
-            if before == INTERVAL:  # a length of time is no constant of its own
-                if b + stop - start + 2 >= len(shape):
-                    break
-                b = _write_word(data, start, stop, False, shape, b)
-                kind, start, stop = after, after_start, after_stop
-                continue
             read_number(data, start, stop, negative, holes, h)
             is_plain &= holes.kind[h] == _NUMBER and not negative
             found = np.int64(A_NUMBER)

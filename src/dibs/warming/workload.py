@@ -135,6 +135,7 @@ def index(
 
 def life() -> None:
     """What users do."""
+    _read_lines()
     with tempfile.TemporaryDirectory(prefix="dibs-warm-") as place:
         folder = Path(place)
         with Matcher() as matcher:
@@ -200,6 +201,16 @@ def _join(matcher: Matcher) -> None:
     matcher.history.prune(keep=150)
     with using({"history_ranked": 1}):
         matcher.match_batch(UNUSUAL)
+
+
+def _read_lines() -> None:
+    """JSON lines by their kernels: where an array is asked for as a whole (TEXTS), they are read as dicts."""
+    with Matcher() as matcher:
+        matcher.add_many(enumerate(SIMPLE))
+        matcher.match_batch(b'{"price": 550, "item": {"price": 2}}\n{"size": 4}\n')
+        matcher.match_batch(b'{"id": [1, "x"], "attributes": {"price": 3}}\n' * 8, attributes="attributes")
+        matcher.add("late", "color = 'red' AND timestampdiff(MONTH, at, day) * 1.5 > 3")  # made last, and no program
+        matcher.match_batch(EVENTS)
 
 
 def _ask(matcher: Matcher) -> None:

@@ -222,17 +222,18 @@ def _search_rung(r, entries, records, clauses, jumps, events, space, room, progr
         stop = min(np.int64(events.hi[k] >> shift) + 1, behind)
         if first < stop:
             read = stop
-            at, end = records.guards[bucket + first], records.guards[bucket + stop]
+            filed = records.guards[bucket + first], records.guards[bucket + stop]
             of_cells = np.int64(events.attribute[k]) if shift == 0 else np.int64(-1)
-            if not _verify_guarded(at, end, of_cells, records, clauses, jumps, events, space, room, progress):
+            if not _verify_guarded(filed, of_cells, records, clauses, jumps, events, space, room, progress):
                 return False
     return True
 
 
 @kernel(inline="always")
-def _verify_guarded(at, stop, of_cells, records, clauses, jumps, events, space, room, progress):
-    """of_cells: the attribute whose buckets these are, if each is a cell that the event has; or -1."""
-    for k in range(at, stop):
+def _verify_guarded(filed, of_cells, records, clauses, jumps, events, space, room, progress):
+    """filed: from where to where. of_cells: the attribute whose buckets these are, if each is a cell that the event
+    has; or -1."""
+    for k in range(filed[0], filed[1]):
         if progress[PAIRS] == len(room.event):
             return False
         progress[CANDIDATES] += 1
