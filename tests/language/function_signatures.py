@@ -84,7 +84,7 @@ _TEXTS = {
         split_part({string}, {part}, {nonzero})
         split({string}, '«, b a* [ab]»')[0]
         split({string}, '«, b b*»', {small})[0]
-        element_at(split({string}, 'b', 2), CAST(-1 AS INT))
+        element_at(split({string}, 'b', 2), -1)
         regexp_extract({string}, '(a|b)(c?)', «1 2»)
         regexp_extract({string}, '[a-z]+', 0)
         regexp_extract({string}, '(b+)')

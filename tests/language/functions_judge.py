@@ -154,7 +154,7 @@ def sql_of(scalar: Scalar) -> str:
         if {kind_of(argument) for argument in arguments} <= {"int", "double"}:
             return f"{tried[function]}({', '.join(texts)})"
         return f"({texts[0]} {function} {texts[1]})"
-    if function in ("DATE_ADD", "DATE_SUB"):
+    if function in ("DATE_ADD", "DATE_SUB", "ELEMENT_AT"):
         texts[1] = f"CAST({texts[1]} AS INT)"
     if function in ("<<", ">>"):  # of 64 bits
         texts[0] = f"CAST({texts[0]} AS BIGINT)"

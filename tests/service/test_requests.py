@@ -63,7 +63,7 @@ def test_a_stream_ends_with_its_token(served: Running, path: str) -> None:
         assert list(events_of(answer)) == [
             {"event": "ended", "data": {"reason": "the token was revoked, or has expired"}}
         ]
-    assert not served.service.open_streams
+    wait_until(lambda: not served.service.open_streams)
     token = served.token("main", "read")
     url = "ws" + served.url.removeprefix("http") + path
     with connect(url, additional_headers={"Authorization": f"Bearer {token}"}, proxy=None) as wire:
